@@ -1,0 +1,117 @@
+"""What lies in a job's directory beside its spec: how the job, the service and people tell each other things.
+
+`{storage_uri}/jobs/{job_id}/` holds
+    spec.json      the resolved spec, written once before the job is submitted
+    control.json   a `Control`, written by the service: what the job should do
+    progress.json  a `Progress`, written by the job every few seconds
+    result.json    a `JobResult`, written by the job as its last act; it outranks what Ray says
+    checkpoints/, exports/, report/, logs/
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+SPEC_FILE = "spec.json"
+CONTROL_FILE = "control.json"
+PROGRESS_FILE = "progress.json"
+RESULT_FILE = "result.json"
+
+Stage = Literal["start", "prepare", "train", "evaluate", "record"]
+
+
+class Document(BaseModel):
+    """A file that another version of this software may have written: unknown keys are passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, protected_namespaces=())
+
+
+class Control(Document):
+    """The service's wish."""
+
+    action: Literal["run", "cancel"] = "run"
+
+
+class Progress(Document):
+    """Where the job is."""
+
+    attempt: int = 1
+    stage: Stage = "start"
+    message: str = ""
+    """One line for people: what is being done now."""
+    fraction: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of this stage that is done."""
+    step: int | None = None
+    num_train_steps: int | None = None
+    tokens: int | None = None
+    """Tokens trained on so far."""
+    tokens_per_second: float | None = None
+    """Over all workers, since the last report."""
+    eta_seconds: float | None = None
+    """Until the last step."""
+    losses: dict[str, float] = {}
+    """Latest training figures by name, such as `generator_loss`."""
+    evaluation: dict[str, float] = {}
+    """Latest held-out figures by name, such as `discriminator_auc`."""
+    mlflow_run_id: str | None = None
+    mlflow_experiment_id: str | None = None
+    heartbeat_at: AwareDatetime
+    """When this was written."""
+
+
+class Failure(Document):
+    """Why a job failed."""
+
+    stage: Stage
+    code: Literal["spec", "data", "non_finite_loss", "resources", "checkpoint", "record", "internal"]
+    message: str
+    """One or more sentences for the user."""
+    step: int | None = None
+    details: tuple[str, ...] = ()
+    """Lines of a report, such as bad records by file and line."""
+    can_retry: bool = False
+    """Another attempt could end otherwise: the fault was of the machine, not of the spec or the data."""
+
+
+class ModelVersion(Document):
+    """A model the job registered."""
+
+    network: Literal["discriminator", "generator"]
+    name: str
+    version: str
+    alias: str
+    export_uri: str
+    """Folder in the Transformers layout."""
+
+
+class ExampleToken(Document):
+    """One token of the marked sentence."""
+
+    token: str
+    """As the discriminator saw it."""
+    original: str
+    replaced_probability: float
+
+
+class JobResult(Document):
+    """The job's last word."""
+
+    state: Literal["SUCCEEDED", "FAILED", "CANCELLED"]
+    attempt: int = 1
+    failure: Failure | None = None
+    step: int | None = None
+    evaluation: dict[str, float] = {}
+    """Final held-out figures."""
+    baselines: dict[str, float] = {}
+    """What no learning would score, under the same names."""
+    corpus: dict[str, int | float | str] = {}
+    """Size and digest of what was trained on, and whether it was prepared now or found."""
+    models: tuple[ModelVersion, ...] = ()
+    example: tuple[ExampleToken, ...] = ()
+    """A held-out sentence as the discriminator sees it."""
+    mlflow_run_id: str | None = None
+    mlflow_experiment_id: str | None = None
+    finished_at: datetime | None = None

@@ -1,0 +1,143 @@
+"""`kind: pretrain`: everything that decides one pretraining job."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from electra_core.config import FrozenModel, MaskingConfig, ModelConfig, ObjectiveConfig, OptimizerConfig
+from pipelines.specs.corpus import CorpusSpec, TokenizerSpec, WordPieceSpec
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+"""Letters, digits, dots, dashes and underscores: safe as a file name, in a URL and as an MLflow name."""
+
+
+class TrainingSpec(FrozenModel):
+    """The loop: how long, how large a step, how often it reports and saves."""
+
+    num_train_steps: Annotated[int, Field(ge=1, le=100_000_000)] = 1_000_000
+    """Optimizer steps."""
+    global_batch_size: Annotated[int, Field(ge=1, le=1_048_576)] = 128
+    """Rows per optimizer step, over all workers and accumulation steps."""
+    sequence_length: Annotated[int, Field(ge=8, le=65_536)] = 128
+    """Tokens per row, [CLS] and [SEP] included. Rows are packed full, so none is padding."""
+    gradient_accumulation_steps: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Parts each worker's share of a batch is computed in."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """What matrix products compute in. Weights, losses and sampling are fp32 either way."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 42
+    """Initial weights, data order, masking, dropout and sampling follow from it."""
+    log_interval_steps: Annotated[int, Field(ge=1)] = 100
+    """Steps between two readings of the losses: the only times the device is waited for."""
+    checkpoint_interval_steps: Annotated[int, Field(ge=1)] = 10_000
+    num_checkpoints_to_keep: Annotated[int, Field(ge=1, le=1000)] = 2
+    max_failures: Annotated[int, Field(ge=0, le=1000)] = 3
+    """Times a lost worker is replaced, from the last checkpoint, before the attempt fails."""
+
+
+class ComputeSpec(FrozenModel):
+    """What the job asks of the Ray cluster."""
+
+    num_workers: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Data-parallel training workers."""
+    cpus_per_worker: Annotated[float, Field(gt=0, le=1024)] = 1.0
+    gpus_per_worker: Annotated[int, Field(ge=0, le=1)] = 0
+    """1 trains on CUDA with NCCL, 0 on the CPU with gloo."""
+
+    @property
+    def num_cpus(self) -> float:
+        """CPUs of all workers."""
+        return self.num_workers * self.cpus_per_worker
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of all workers."""
+        return self.num_workers * self.gpus_per_worker
+
+
+class EvaluationSpec(FrozenModel):
+    """Held-out figures: the same rows, the same positions and the same draws every time."""
+
+    interval_steps: Annotated[int, Field(ge=1)] = 10_000
+    """Steps between evaluations; one more is made at the end."""
+    max_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 2048
+    """Rows of `sequence_length` tokens read from the held-out documents at most."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Fixes which positions are corrupted and the draws behind each sample, whatever the training seed is."""
+
+
+class RecordSpec(FrozenModel):
+    """Where the run is found afterwards."""
+
+    experiment: Annotated[str, Field(min_length=1, max_length=200)] = "pretraining"
+    """MLflow experiment."""
+    model_name: Name | None = None
+    """Registered model of the discriminator; the job's name when absent. The generator's has `-generator` added."""
+    alias: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,99}$")] = "newest"
+    """Registry alias that moves to this job's versions."""
+    license: Annotated[str, Field(max_length=200)] | None = None
+    """SPDX name of the licence the model is given; stands in its card."""
+
+    @model_validator(mode="after")
+    def _alias_is_free(self) -> Self:
+        if self.alias.lower() == "latest" or (self.alias[0] in "vV" and self.alias[1:].isdigit()):
+            raise ValueError(f"alias must not be 'latest' or a version such as 'v1', got {self.alias!r}")
+        return self
+
+
+class PretrainSpec(FrozenModel):
+    """One pretraining job. A resolved spec, with every default filled in, reproduces it."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["pretrain"]
+    name: Name = "electra"
+    """What people call the job; names need not be unique."""
+    preset: Literal["tiny", "small", "base", "large"] | None = None
+    """The preset the spec was written on top of, for the record: its values are filled in below."""
+    corpus: CorpusSpec = CorpusSpec()
+    tokenizer: TokenizerSpec = WordPieceSpec()
+    model: ModelConfig = ModelConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    masking: MaskingConfig = MaskingConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    training: TrainingSpec = TrainingSpec()
+    compute: ComputeSpec = ComputeSpec()
+    evaluation: EvaluationSpec = EvaluationSpec()
+    record: RecordSpec = RecordSpec()
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Self:
+        training, compute = self.training, self.compute
+        if training.sequence_length > self.model.max_position_embeddings:
+            raise ValueError(
+                "training.sequence_length must be at most model.max_position_embeddings, "
+                f"got {training.sequence_length} and {self.model.max_position_embeddings}"
+            )
+        parts = compute.num_workers * training.gradient_accumulation_steps
+        if training.global_batch_size % parts:
+            raise ValueError(
+                "training.global_batch_size must be a multiple of compute.num_workers × "
+                f"training.gradient_accumulation_steps, got {training.global_batch_size} and {parts}"
+            )
+        if self.optimizer.warmup_steps >= training.num_train_steps:
+            raise ValueError(
+                "optimizer.warmup_steps must be less than training.num_train_steps, "
+                f"got {self.optimizer.warmup_steps} and {training.num_train_steps}"
+            )
+        return self
+
+    @property
+    def discriminator_model_name(self) -> str:
+        """Registered name of the discriminator."""
+        return self.record.model_name or self.name
+
+    @property
+    def generator_model_name(self) -> str:
+        """Registered name of the generator."""
+        return f"{self.discriminator_model_name}-generator"
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of one optimizer step over all workers."""
+        return self.training.global_batch_size * self.training.sequence_length
