@@ -146,7 +146,7 @@ class MaskingConfig(FrozenModel):
     """Masked positions per sequence, as a fraction of its real tokens, [CLS] and [SEP] counted. G calls it
     `mask_prob`; small and base use 0.15, large 0.25."""
     mask_token_fraction: Annotated[float, Field(ge=0, le=1)] = 0.85
-    """Share of masked positions that show [MASK] to the generator; the rest show the original token. G's inline 0.85."""
+    """Share of masked positions that show [MASK] to the generator; the rest show the original (G: inline 0.85)."""
 
     def num_masked(self, num_real_tokens: int) -> int:
         """Masked positions of a sequence of so many real tokens: at least one, rounded half to even, as in G."""

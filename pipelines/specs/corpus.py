@@ -66,7 +66,8 @@ class ParquetSource(_FileSource):
 
 class PythonDocsSource(FrozenModel):
     """The documentation inside the Python packages installed where the job runs: docstrings, package descriptions,
-    .rst and .md files. Tens of MB of real text on any machine."""
+    .rst and .md files. Tens of MB of real text on any machine.
+    """
 
     type: Literal["python_docs"] = "python_docs"
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0

@@ -1,0 +1,116 @@
+"""The few places where the fastest way to compute something is not the plainest.
+
+Each has its plain reference beside it (`*_reference`), and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def attention_reference(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_bias: Tensor | None,
+    drop: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """softmax(query · keyᵀ / √D + key_bias) · value, written out.
+
+    Args:
+        query: float[B, A, L, D], A heads of width D.
+        key: float[B, A, L, D].
+        value: float[B, A, L, D].
+        key_bias: float[B, 1, 1, L], very negative at padding; None where no row has padding.
+        drop: dropout on the attention probabilities.
+
+    Returns:
+        float[B, A, L, D].
+    """
+    scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-1, -2))
+    if key_bias is not None:
+        scores = scores + key_bias
+    # Autocast on a GPU makes the softmax float32; the product after it wants the dtype of `value`.
+    probabilities = torch.softmax(scores, dim=-1).to(value.dtype)
+    if drop is not None:
+        probabilities = drop(probabilities)
+    return torch.matmul(probabilities, value)
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_bias: Tensor | None,
+    drop: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """`attention_reference` by the fastest way at hand. Shapes as there."""
+    # torch's fused kernels cannot take our random bytes, and in bf16 on a CPU their backward pass is ten times slower
+    # than the two products written out (4.6 ms against 0.4 ms for 8 rows of 64 tokens).
+    if drop is not None or (query.device.type == "cpu" and query.dtype == torch.bfloat16):
+        return attention_reference(query, key, value, key_bias, drop)
+    bias = None if key_bias is None else key_bias.to(query.dtype)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+
+
+def adam_update_reference_(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    first_moments: list[Tensor],
+    second_moments: list[Tensor],
+    *,
+    learning_rate: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    weight_decay: float,
+) -> None:
+    """One update of Adam without bias correction, in place; `ElectraAdam` has the formula."""
+    torch._foreach_lerp_(first_moments, gradients, 1 - beta1)
+    torch._foreach_mul_(second_moments, beta2)
+    torch._foreach_addcmul_(second_moments, gradients, gradients, 1 - beta2)
+    denominators = torch._foreach_sqrt(second_moments)
+    torch._foreach_add_(denominators, epsilon)
+    updates = torch._foreach_div(first_moments, denominators)
+    if weight_decay:
+        torch._foreach_add_(updates, parameters, alpha=weight_decay)
+    torch._foreach_add_(parameters, updates, alpha=-learning_rate)
+
+
+def adam_update_(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    first_moments: list[Tensor],
+    second_moments: list[Tensor],
+    *,
+    learning_rate: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    weight_decay: float,
+) -> None:
+    """`adam_update_reference_` in one pass and without temporaries: five times faster on a CPU, fewer reads on a GPU.
+
+    It is torch's fused AdamW, told that its step is infinite: β^∞ = 0, so its bias correction divides by 1. Its
+    decay is the same p − lr · weight_decay · p, only rounded in another order.
+    """
+    step = torch.full((), float("inf"), device=parameters[0].device)
+    torch._fused_adamw_(
+        parameters,
+        gradients,
+        first_moments,
+        second_moments,
+        [],
+        [step] * len(parameters),
+        amsgrad=False,
+        lr=learning_rate,
+        beta1=beta1,
+        beta2=beta2,
+        weight_decay=weight_decay,
+        eps=epsilon,
+        maximize=False,
+    )

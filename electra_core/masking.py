@@ -1,0 +1,67 @@
+"""Which positions the generator must fill in, and what it sees there."""
+
+from __future__ import annotations
+
+import torch
+
+from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
+from electra_core.config import MaskingConfig
+from electra_core.randomness import Draws
+
+_SLACK_FRACTION = 0.005
+"""What G adds to the mask fraction before it cuts N down to an integer."""
+
+
+def max_masked_positions(masking: MaskingConfig, sequence_length: int) -> int:
+    """N: masked positions a row of `sequence_length` tokens has room for (19 at 128 and 79 at 512 for 0.15)."""
+    return min(sequence_length, max(1, int((masking.mask_fraction + _SLACK_FRACTION) * sequence_length)))
+
+
+def apply_mask(batch: TokenBatch, masking: MaskingConfig, special: SpecialTokens, draws: Draws) -> MaskedBatch:
+    """Choose positions to mask and put [MASK] at most of them.
+
+    A row gets `max(1, min(N, round(mask_fraction · real tokens)))` positions, [CLS] and [SEP] counted as real but
+    never chosen, nor [MASK] or padding. G draws *with* replacement, which counts a position drawn twice twice in the
+    loss and averages its ids; here the N largest of one random number per position are taken, all different.
+
+    Args:
+        batch: B rows of L tokens.
+        masking: the shares.
+        special: ids of [PAD], [CLS], [SEP] and [MASK].
+        draws: this step's random numbers; only its seed and step are used, the rows are the batch's.
+    """
+    draws = draws.for_rows(batch.rows)
+    input_ids = batch.input_ids
+    length = input_ids.shape[1]
+    room = max_masked_positions(masking, length)
+
+    may_be_masked = batch.attention_mask
+    for special_id in (special.pad_id, special.cls_id, special.sep_id, special.mask_id):
+        may_be_masked = may_be_masked & (input_ids != special_id)
+
+    # 63 random bits leave no ties, and what may not be masked gets negative scores that differ: the order is the same
+    # on every device.
+    scores = draws.words("masking.positions", length).bitwise_and_((1 << 63) - 1)
+    never = -1 - torch.arange(length, device=input_ids.device)
+    positions = torch.where(may_be_masked, scores, never).topk(room, dim=1).indices
+
+    num_real = batch.attention_mask.sum(dim=1)
+    # float64 and half to even: the same number as `MaskingConfig.num_masked` gives.
+    wanted = (num_real.double() * masking.mask_fraction).round_().clamp_(1, room)
+    wanted = torch.minimum(wanted, may_be_masked.sum(dim=1))
+    is_masked = torch.arange(room, device=input_ids.device) < wanted[:, None]
+
+    shows_mask = draws.uniform("masking.replacement", room) < masking.mask_token_fraction
+    original = input_ids.gather(1, positions)
+    # Filler keeps its token: to the networks it is no different from any unmasked position.
+    shown = original.masked_fill(is_masked & shows_mask, special.mask_id)
+    return MaskedBatch(
+        generator_input_ids=input_ids.scatter(1, positions, shown),
+        original_ids=input_ids,
+        attention_mask=batch.attention_mask,
+        token_type_ids=batch.token_type_ids,
+        masked_positions=positions,
+        masked_weights=is_masked.to(torch.float32),
+        rows=batch.rows,
+        is_packed=batch.is_packed,
+    )

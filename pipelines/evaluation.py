@@ -1,0 +1,161 @@
+"""The evaluate stage: the final checkpoint scored on held-out text, exported, and shown on one sentence."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electra_core.batches import SpecialTokens, TokenBatch
+from electra_core.masking import apply_mask
+from electra_core.objectives.electra import corrupt
+from electra_core.pretraining import ElectraForPretraining
+from electra_core.randomness import Draws
+from pipelines import storage
+from pipelines.artifacts import PreparedCorpus
+from pipelines.checkpoint import list_checkpoints, read_state
+from pipelines.errors import CheckpointError
+from pipelines.evaluate import evaluate
+from pipelines.export import export_networks
+from pipelines.loader import ValidationRows
+from pipelines.report import model_card
+from pipelines.specs.documents import ExampleToken
+from pipelines.specs.plan import plan_job
+from pipelines.tokenizer import load_tokenizer
+from pipelines.train_loop import TrainingTask, build_networks
+from pipelines.workers import Worker, limit_threads
+
+EXAMPLE_CANDIDATES = 64
+"""Held-out rows among which the shown one is chosen."""
+EXAMPLE_TOKENS = 48
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What the stage leaves behind."""
+
+    checkpoint_sha256: str
+    figures: dict[str, float]
+    baselines: dict[str, float]
+    example: tuple[ExampleToken, ...]
+    exports: dict[str, str]
+    """Network to the URI of its folder."""
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "checkpoint_sha256": self.checkpoint_sha256,
+            "figures": self.figures,
+            "baselines": self.baselines,
+            "example": [token.model_dump() for token in self.example],
+            "exports": self.exports,
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Evaluated:
+        """From JSON."""
+        return cls(
+            checkpoint_sha256=document["checkpoint_sha256"],
+            figures=document["figures"],
+            baselines=document["baselines"],
+            example=tuple(ExampleToken.model_validate(token) for token in document["example"]),
+            exports=document["exports"],
+        )
+
+
+def evaluate_and_export(task: TrainingTask, job_uri: str, job_id: str) -> Evaluated:
+    """Score, export and show the newest checkpoint; returns at once if this checkpoint was done before.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    checkpoints = list_checkpoints(task.checkpoints_uri)
+    if not checkpoints:
+        raise CheckpointError(f"{task.checkpoints_uri} must hold a checkpoint, got none")
+    final = checkpoints[-1]
+    document_uri = storage.join(job_uri, "evaluation.json")
+    if storage.exists(document_uri):
+        done = Evaluated.from_document(storage.read_json(document_uri))
+        if done.checkpoint_sha256 == final.sha256:
+            return done
+
+    limit_threads(task.spec.compute)
+    device = torch.device("cuda" if task.spec.compute.gpus_per_worker else "cpu")
+    worker = Worker(device=device)
+    networks = build_networks(task.spec, task.corpus.vocab_size)
+    networks.load_state_dict(read_state(final)["networks"])
+    networks.to(device)
+    rows = ValidationRows(task.corpus, task.spec.training.sequence_length, task.spec.evaluation.max_rows)
+    held_out = evaluate(networks, rows, task, worker)
+    example = mark_example(networks, rows, task, worker)
+
+    plan = plan_job(task.spec)
+    cards = {
+        network: model_card(network, job_id, task.spec, plan, task.corpus, held_out.figures, held_out.baselines)
+        for network in ("discriminator", "generator")
+    }
+    exports_uri = storage.join(job_uri, "exports")
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = export_networks(networks, task.corpus, cards, Path(scratch))
+        for network, folder in folders.items():
+            storage.upload_tree(folder, storage.join(exports_uri, network))
+    evaluated = Evaluated(
+        final.sha256,
+        held_out.figures,
+        held_out.baselines,
+        example,
+        {network: storage.join(exports_uri, network) for network in folders},
+    )
+    storage.write_json(document_uri, evaluated.to_document())
+    return evaluated
+
+
+@torch.no_grad()
+def mark_example(
+    networks: ElectraForPretraining, rows: ValidationRows, task: TrainingTask, worker: Worker
+) -> tuple[ExampleToken, ...]:
+    """One held-out row with its replaced tokens, and what the discriminator thinks of each token.
+
+    Chosen for being readable, not for being marked well: the row with the fewest tokens that are not words.
+    """
+    networks.eval()
+    tokenizer = load_tokenizer(task.corpus.tokenizer_uri)
+    special = SpecialTokens(*task.corpus.special)
+    count = min(EXAMPLE_CANDIDATES, rows.num_rows)
+    indices = torch.arange(count, device=worker.device)
+    ids = torch.from_numpy(rows.rows(indices.cpu().numpy())).to(worker.device)
+    words = [tokenizer.id_to_token(index) or "" for index in range(task.corpus.vocab_size)]
+    is_word = torch.tensor([len(word) > 1 and word.isalpha() for word in words], device=worker.device)
+    shown = slice(0, min(EXAMPLE_TOKENS, ids.shape[1]))
+    chosen = is_word[ids[:, shown]].sum(dim=1).argmax().reshape(1)
+
+    batch = TokenBatch(ids[chosen], torch.ones_like(ids[chosen], dtype=torch.bool), indices[chosen], is_packed=True)
+    draws = Draws(task.spec.evaluation.seed, 0, batch.rows)
+    corruption = corrupt(networks, apply_mask(batch, task.spec.masking, special, draws), draws, task.spec.objective)
+    probabilities = networks.discriminator_logits(corruption.corrupted_ids, None).sigmoid()[0, shown].tolist()
+    return tuple(
+        ExampleToken(token=words[seen], original=words[original], replaced_probability=probability)
+        for seen, original, probability in zip(
+            corruption.corrupted_ids[0, shown].tolist(), batch.input_ids[0, shown].tolist(), probabilities, strict=True
+        )
+        if original not in (special.cls_id, special.sep_id, special.pad_id)
+    )
+
+
+def describe_corpus(corpus: PreparedCorpus) -> dict[str, int | float | str]:
+    """Size and digest of what was trained on, for the result."""
+    return {
+        "digest": corpus.digest,
+        "uri": corpus.uri,
+        "was_found": int(corpus.was_found),
+        "num_train_documents": corpus.num_train_documents,
+        "num_validation_documents": corpus.num_validation_documents,
+        "num_train_tokens": corpus.num_train_tokens,
+        "num_validation_tokens": corpus.num_validation_tokens,
+        "num_bytes": corpus.num_bytes,
+        "vocab_size": corpus.vocab_size,
+    }

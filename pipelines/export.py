@@ -1,0 +1,68 @@
+"""Exports in the Transformers layout: one folder a network, with its tokenizer and a model card."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from electra_core.conversion.to_transformers import (
+    discriminator_state_dict,
+    generator_state_dict,
+    transformers_config,
+)
+from safetensors.torch import save_file
+
+from electra_core.batches import SpecialTokens
+from electra_core.pretraining import ElectraForPretraining
+from pipelines import storage
+from pipelines.artifacts import PreparedCorpus
+
+ARCHITECTURES = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+"""Transformers' class for each network."""
+
+
+def export_networks(
+    networks: ElectraForPretraining, corpus: PreparedCorpus, cards: dict[str, str], folder: Path
+) -> dict[str, Path]:
+    """Write both networks under `folder`.
+
+    Args:
+        networks: trained weights; vocabulary padding is sliced off.
+        corpus: names the tokenizer whose files are copied beside the weights.
+        cards: text of each network's README.md.
+        folder: gets a folder per network: config.json, model.safetensors, tokenizer files, README.md.
+
+    Returns:
+        Network to its folder.
+    """
+    states = {
+        "discriminator": (discriminator_state_dict(networks), networks.discriminator.config),
+        "generator": (generator_state_dict(networks), networks.generator.config),
+    }
+    special = SpecialTokens(*corpus.special)
+    folders = {}
+    for network, (state, encoder) in states.items():
+        target = folder / network
+        target.mkdir(parents=True, exist_ok=True)
+        tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
+        save_file(tensors, target / "model.safetensors", metadata={"format": "pt"})
+        config = transformers_config(encoder, special, ARCHITECTURES[network])
+        (target / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        (target / "README.md").write_text(cards[network], encoding="utf-8")
+        copy_tokenizer(corpus.tokenizer_uri, target)
+        folders[network] = target
+    return folders
+
+
+def copy_tokenizer(tokenizer_uri: str, folder: Path) -> None:
+    """Copy vocab.txt, tokenizer.json and tokenizer_config.json into a local folder."""
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes(storage.read_bytes(storage.join(tokenizer_uri, name)))
+
+
+def clear_folder(folder: Path) -> None:
+    """Delete a local folder's content, if there is any, so that a repeated export starts clean."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)

@@ -1,0 +1,124 @@
+"""The train stage: Ray Train starts the workers, replaces lost ones, and tells how it ended."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import ray.train
+import torch
+from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from pipelines.checkpoint import list_checkpoints
+from pipelines.errors import JobCancelled, NonFiniteLossError, PipelineError
+from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.logs import configure_logging
+from pipelines.telemetry import RecordedTelemetry, SilentTelemetry, Telemetry
+from pipelines.tracking import Run, RunIdentity, last_recorded_step
+from pipelines.train_loop import TrainingTask, train
+from pipelines.workers import Worker, limit_threads
+
+log = logging.getLogger(__name__)
+
+COLLECTIVE_TIMEOUT_SECONDS = 1800
+"""Longest wait of one worker for the others in a collective operation: rank 0 may be saving a large checkpoint."""
+
+
+@dataclass(frozen=True)
+class WorkerTask:
+    """What Ray Train hands to every worker."""
+
+    training: TrainingTask
+    job_uri: str
+    run: RunIdentity
+    attempt: int
+
+
+def fit(task: WorkerTask) -> None:
+    """Train to the end with the workers the spec asks for.
+
+    Returns at once if the last checkpoint is there already.
+
+    Raises:
+        PipelineError: as the training loop raised it.
+        ray.train.TrainingFailedError: workers were lost more often than `training.max_failures`.
+    """
+    spec = task.training.spec
+    checkpoints = list_checkpoints(task.training.checkpoints_uri)
+    if checkpoints and checkpoints[-1].step == spec.training.num_train_steps:
+        return
+    use_gpu = spec.compute.gpus_per_worker > 0
+    resources: dict[str, float] = {"CPU": spec.compute.cpus_per_worker}
+    if use_gpu:
+        resources["GPU"] = spec.compute.gpus_per_worker
+    directory = JobDirectory(task.job_uri)
+    trainer = TorchTrainer(
+        train_worker,
+        train_loop_config={"task": task},
+        torch_config=TorchConfig(backend="nccl" if use_gpu else "gloo", timeout_s=COLLECTIVE_TIMEOUT_SECONDS),
+        scaling_config=ScalingConfig(
+            num_workers=spec.compute.num_workers, use_gpu=use_gpu, resources_per_worker=resources
+        ),
+        run_config=RunConfig(
+            # A name of its own per attempt: Ray Train resumes a name by itself, and checkpoints are ours.
+            name=f"{directory.job_id}-a{task.attempt}",
+            storage_path=directory.path("ray_train"),
+            failure_config=FailureConfig(max_failures=spec.training.max_failures),
+        ),
+    )
+    result = trainer.fit()
+    _raise_outcome(result.metrics or {})
+
+
+def train_worker(config: dict[str, Any]) -> None:
+    """What one worker process runs."""
+    task: WorkerTask = config["task"]
+    context = ray.train.get_context()
+    configure_logging(job_id=JobDirectory(task.job_uri).job_id, rank=context.get_world_rank())
+    limit_threads(task.training.spec.compute)
+    device = ray.train.torch.get_device() if task.training.spec.compute.gpus_per_worker else torch.device("cpu")
+    worker = Worker(context.get_world_rank(), context.get_world_size(), device)
+    outcome: dict[str, Any] = {"outcome": "finished"}
+    try:
+        _train_and_record(task, worker)
+    except JobCancelled:
+        outcome = {"outcome": "cancelled"}
+    except NonFiniteLossError as error:
+        # Reported, not raised: a worker that raises is started again, and this one would fail again.
+        outcome = {"outcome": "non_finite_loss", "step": error.step}
+    ray.train.report(outcome)
+
+
+def _train_and_record(task: WorkerTask, worker: Worker) -> None:
+    if not worker.is_first:
+        train(task.training, worker, SilentTelemetry())
+        return
+    spec = task.training.spec
+    reporter = ProgressReporter(
+        JobDirectory(task.job_uri),
+        attempt=task.attempt,
+        stage="train",
+        num_train_steps=spec.training.num_train_steps,
+        mlflow_run_id=task.run.run_id,
+        mlflow_experiment_id=task.run.experiment_id,
+    )
+    run = Run(task.run, first_step=last_recorded_step(task.run, "train/generator_loss"))
+    telemetry: Telemetry = RecordedTelemetry(spec, reporter, run)
+    try:
+        train(task.training, worker, telemetry)
+    finally:
+        run.close()
+
+
+def _raise_outcome(metrics: dict[str, Any]) -> None:
+    match metrics.get("outcome"):
+        case "finished":
+            return
+        case "cancelled":
+            raise JobCancelled
+        case "non_finite_loss":
+            raise NonFiniteLossError(int(metrics["step"]))
+        case other:
+            raise PipelineError(f"the training workers ended without a word (got {other!r})")

@@ -1,0 +1,178 @@
+"""A job's directory: where its documents lie and who writes them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from pipelines import storage
+from pipelines.errors import JobCancelled
+from pipelines.specs.documents import (
+    CONTROL_FILE,
+    PROGRESS_FILE,
+    RESULT_FILE,
+    SPEC_FILE,
+    Control,
+    JobResult,
+    Progress,
+    Stage,
+)
+from pipelines.specs.parsing import dump_spec, load_spec
+from pipelines.specs.pretrain import PretrainSpec
+
+REPORT_INTERVAL_SECONDS = 2.0
+"""Shortest time between two writings of progress.json and between two readings of control.json."""
+
+
+class JobDirectory:
+    """`{storage_uri}/jobs/{job_id}`: spec, control, progress and result, checkpoints, exports and report."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+
+    @property
+    def job_id(self) -> str:
+        """Last part of the directory's URI."""
+        return self.uri.rstrip("/").rpartition("/")[2]
+
+    @property
+    def storage_uri(self) -> str:
+        """Root under which corpora, tokenizers and other jobs lie."""
+        return self.uri.rstrip("/").rpartition("/")[0].rpartition("/")[0]
+
+    def path(self, *parts: str) -> str:
+        """URI of something inside the directory."""
+        return storage.join(self.uri, *parts)
+
+    def read_spec(self) -> PretrainSpec:
+        """The resolved spec.
+
+        Raises:
+            SpecError: the file breaks a rule.
+            StorageError: there is none.
+        """
+        return load_spec(storage.read_bytes(self.path(SPEC_FILE)))
+
+    def write_spec(self, spec: PretrainSpec) -> None:
+        """Write the resolved spec."""
+        storage.write_bytes(self.path(SPEC_FILE), dump_spec(spec).encode())
+
+    def read_control(self) -> Control:
+        """What the service wishes; `run` where it never said anything."""
+        if not storage.exists(self.path(CONTROL_FILE)):
+            return Control()
+        return Control.model_validate(storage.read_json(self.path(CONTROL_FILE)))
+
+    def read_result(self) -> JobResult | None:
+        """The job's last word, or None while it has none."""
+        if not storage.exists(self.path(RESULT_FILE)):
+            return None
+        return JobResult.model_validate(storage.read_json(self.path(RESULT_FILE)))
+
+    def write_result(self, result: JobResult) -> None:
+        """Write the job's last word."""
+        storage.write_json(self.path(RESULT_FILE), result.model_dump(mode="json"))
+
+    def write_progress(self, progress: Progress) -> None:
+        """Write where the job is."""
+        storage.write_json(self.path(PROGRESS_FILE), progress.model_dump(mode="json"))
+
+
+class ProgressReporter:
+    """Keeps progress.json fresh and control.json read, at most every `REPORT_INTERVAL_SECONDS`.
+
+    One process reports at a time: the driver, and rank 0 of the training workers while they run. With `heartbeat`
+    a thread repeats the last report, so that a long silent call does not look like a dead job.
+    """
+
+    def __init__(self, directory: JobDirectory, heartbeat: bool = False, **fields: Any) -> None:
+        self._directory = directory
+        self._fields: dict[str, Any] = fields
+        self._last_written = 0.0
+        self._last_control_read = 0.0
+        self._is_cancelled = False
+        self._is_muted = False
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True, name="progress") if heartbeat else None
+
+    def __enter__(self) -> Self:
+        if self._thread is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=30)
+
+    def stage(self, stage: Stage, message: str = "") -> None:
+        """Enter a stage; raises `JobCancelled` if the job was asked to stop."""
+        self.update(now=True, stage=stage, message=message, fraction=None)
+        self.raise_if_cancelled()
+
+    def say(self, message: str, fraction: float | None = None) -> None:
+        """One line for people, and the share of the stage that is done; raises `JobCancelled` if asked to stop."""
+        self.update(message=message, fraction=fraction)
+        self.raise_if_cancelled()
+
+    def update(self, now: bool = False, **fields: Any) -> None:
+        """Change some fields; write them if it is time, or at once with `now`."""
+        with self._lock:
+            self._fields.update(fields)
+            if now or time.monotonic() - self._last_written >= REPORT_INTERVAL_SECONDS:
+                self._write()
+
+    def is_due(self) -> bool:
+        """Whether an update would be written now: saves callers the work of reckoning figures nobody would see."""
+        return time.monotonic() - self._last_written >= REPORT_INTERVAL_SECONDS
+
+    def is_cancelled(self) -> bool:
+        """Whether control.json asks the job to stop; read at most every `REPORT_INTERVAL_SECONDS`."""
+        now = time.monotonic()
+        if not self._is_cancelled and now - self._last_control_read >= REPORT_INTERVAL_SECONDS:
+            self._last_control_read = now
+            self._is_cancelled = self._directory.read_control().action == "cancel"
+        return self._is_cancelled
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `JobCancelled` if control.json asks the job to stop."""
+        if self.is_cancelled():
+            raise JobCancelled
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Write nothing meanwhile, because another process reports."""
+        self._is_muted = True
+        try:
+            yield
+        finally:
+            self._is_muted = False
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What would be written now."""
+        return dict(self._fields)
+
+    @property
+    def current_stage(self) -> Stage:
+        """The stage entered last."""
+        stage: Stage = self._fields.get("stage", "start")
+        return stage
+
+    def _write(self) -> None:
+        if self._is_muted:
+            return
+        self._directory.write_progress(Progress(heartbeat_at=datetime.now(UTC), **self._fields))
+        self._last_written = time.monotonic()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(REPORT_INTERVAL_SECONDS):
+            self.update()

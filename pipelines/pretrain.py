@@ -1,0 +1,182 @@
+"""One pretraining job, stage by stage: prepare → train → evaluate → record.
+
+Each stage takes frozen records and returns one, and returns at once if its complete output is there already: a
+restart is a start.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import ray
+
+from pipelines import storage, tracking
+from pipelines.artifacts import PreparedCorpus
+from pipelines.corpus.prepare import prepare_corpus
+from pipelines.errors import ResourceError
+from pipelines.evaluation import Evaluated, describe_corpus, evaluate_and_export
+from pipelines.fitting import WorkerTask, fit
+from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.report import plain_example, plot_learning_rate, plot_losses
+from pipelines.specs.documents import JobResult, ModelVersion
+from pipelines.specs.plan import JobPlan, plan_job
+from pipelines.specs.pretrain import ComputeSpec, PretrainSpec
+from pipelines.tracking import RunIdentity
+from pipelines.train_loop import TrainingTask
+
+log = logging.getLogger(__name__)
+
+EVALUATION_TIMEOUT_SECONDS = 6 * 3600
+PIPELINE_TASKS = {"discriminator": "feature-extraction", "generator": "fill-mask"}
+"""Transformers pipeline each network serves in MLflow; no pipeline exists for replaced-token detection itself."""
+_SERVING_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
+
+
+def run_pretraining(
+    directory: JobDirectory, spec: PretrainSpec, attempt: int, tracking_uri: str, reporter: ProgressReporter
+) -> JobResult:
+    """Run the job to its end.
+
+    Raises:
+        PipelineError: any stage's, written for the person who submitted the job.
+    """
+    _check_resources(spec.compute)
+    run = tracking.open_run(
+        tracking_uri,
+        spec.record.experiment,
+        directory.job_id,
+        spec.name,
+        {"electra.kind": spec.kind, "electra.attempt": str(attempt), "electra.job_uri": directory.uri},
+    )
+    reporter.update(now=True, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
+
+    reporter.stage("prepare", "looking at the corpus")
+    corpus = prepare_corpus(
+        spec.corpus, spec.tokenizer, directory.storage_uri, reporter.say, owner=f"{directory.job_id}-a{attempt}"
+    )
+    _record_start(run, spec, corpus, plan_job(spec))
+
+    reporter.stage("train", "starting workers")
+    task = TrainingTask(spec, corpus, directory.path("checkpoints"))
+    with reporter.muted():  # rank 0 reports meanwhile
+        fit(WorkerTask(task, directory.uri, run, attempt))
+
+    reporter.stage("evaluate", "scoring held-out text and exporting")
+    evaluated = _evaluate(task, directory)
+
+    reporter.stage("record", "registering the models")
+    models = record(run, spec, directory, evaluated)
+    return JobResult(
+        state="SUCCEEDED",
+        attempt=attempt,
+        step=spec.training.num_train_steps,
+        evaluation=evaluated.figures,
+        baselines=evaluated.baselines,
+        corpus=describe_corpus(corpus),
+        models=models,
+        example=evaluated.example,
+        mlflow_run_id=run.run_id,
+        mlflow_experiment_id=run.experiment_id,
+        finished_at=datetime.now(UTC),
+    )
+
+
+def _check_resources(compute: ComputeSpec) -> None:
+    """Refuse at once what the cluster can never give, where Ray would wait for ever."""
+    available = ray.cluster_resources()
+    for name, wanted in (("CPU", compute.num_cpus), ("GPU", float(compute.num_gpus))):
+        if wanted > available.get(name, 0.0):
+            raise ResourceError(
+                f"compute.num_workers × compute.{name.lower()}s_per_worker must be at most the cluster's "
+                f"{available.get(name, 0.0):g} {name}s, got {wanted:g}"
+            )
+
+
+def _record_start(run: RunIdentity, spec: PretrainSpec, corpus: PreparedCorpus, plan: JobPlan) -> None:
+    """Parameters, spec, manifest and price: on record before the first step, so that a failed run has them too."""
+    tracking.log_params(run, spec.model_dump(mode="json"))
+    tracking.log_params(run, {"corpus_digest": corpus.digest, "vocab_size": corpus.vocab_size})
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        storage.write_json(str(folder / "spec.json"), spec.model_dump(mode="json"))
+        storage.write_json(str(folder / "plan.json"), plan.model_dump(mode="json", exclude={"spec"}))
+        manifest = storage.read_json(storage.join(corpus.uri, "manifest.json"))
+        storage.write_json(str(folder / "corpus_manifest.json"), manifest)
+        tracking.log_artifacts(run, folder)
+
+
+def _evaluate(task: TrainingTask, directory: JobDirectory) -> Evaluated:
+    """Run the stage where a training worker ran: the driver may have no GPU."""
+    compute = task.spec.compute
+    remote = ray.remote(num_cpus=compute.cpus_per_worker, num_gpus=compute.gpus_per_worker, max_retries=3)(
+        evaluate_and_export
+    )
+    evaluated: Evaluated = ray.get(
+        remote.remote(task, directory.uri, directory.job_id), timeout=EVALUATION_TIMEOUT_SECONDS
+    )
+    return evaluated
+
+
+def record(
+    run: RunIdentity, spec: PretrainSpec, directory: JobDirectory, evaluated: Evaluated
+) -> tuple[ModelVersion, ...]:
+    """Curves, card, exports and registered versions of both networks."""
+    names = {"discriminator": spec.discriminator_model_name, "generator": spec.generator_model_name}
+    requirements = [f"{package}=={version(package).partition('+')[0]}" for package in _SERVING_PACKAGES]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        _draw_report(run, folder / "report", evaluated.figures)
+        local = {network: storage.download_tree(uri, folder / network) for network, uri in evaluated.exports.items()}
+        card = (local["discriminator"] / "README.md").read_text(encoding="utf-8")
+        (folder / "report" / "model_card.md").write_text(card, encoding="utf-8")
+        (folder / "report" / "example.txt").write_text(plain_example(evaluated.example) + "\n", encoding="utf-8")
+        storage.upload_tree(folder / "report", directory.path("report"))
+        tracking.log_artifacts(run, folder / "report", "report")
+        models = []
+        for network, model_name in names.items():
+            model_version = tracking.register_model(
+                run,
+                local[network],
+                artifact_name=network,
+                model_name=model_name,
+                alias=spec.record.alias,
+                task=PIPELINE_TASKS[network],
+                pip_requirements=requirements,
+                tags={tracking.JOB_TAG: directory.job_id, "electra.network": network},
+            )
+            models.append(
+                ModelVersion.model_validate(
+                    {
+                        "network": network,
+                        "name": model_name,
+                        "version": model_version,
+                        "alias": spec.record.alias,
+                        "export_uri": evaluated.exports[network],
+                    }
+                )
+            )
+    final = tracking.Run(run)
+    final.log_metrics(
+        spec.training.num_train_steps, {f"eval/{name}": value for name, value in evaluated.figures.items()}
+    )
+    final.close()
+    tracking.end_run(run, "FINISHED")
+    return tuple(models)
+
+
+def _draw_report(run: RunIdentity, folder: Path, final_figures: Mapping[str, float]) -> None:
+    folder.mkdir(parents=True)
+    names = tuple(final_figures)
+    train = {name: tracking.metric_history(run, f"train/{name}") for name in names}
+    held_out = {name: tracking.metric_history(run, f"eval/{name}") for name in names}
+    plot_losses(train, held_out, folder / "losses.png")
+    plot_learning_rate(
+        tracking.metric_history(run, "train/learning_rate"),
+        tracking.metric_history(run, "train/gradient_norm"),
+        folder / "learning_rate.png",
+    )

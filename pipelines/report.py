@@ -1,0 +1,153 @@
+"""What people read of a run: curves, a model card, one sentence with its replaced tokens marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pipelines.artifacts import PreparedCorpus
+from pipelines.specs.documents import ExampleToken
+from pipelines.specs.plan import JobPlan
+from pipelines.specs.pretrain import PretrainSpec
+
+Curve = Sequence[tuple[int, float]]
+"""(step, value), by step."""
+
+_TITLES = {
+    "generator_loss": "generator: masked-LM loss (nats)",
+    "generator_accuracy": "generator: accuracy",
+    "discriminator_loss": "discriminator: RTD loss (nats)",
+    "discriminator_auc": "discriminator: AUC",
+    "discriminator_f1": "discriminator: F1",
+    "replaced_fraction": "share of tokens replaced",
+}
+
+
+def plot_losses(train: Mapping[str, Curve], held_out: Mapping[str, Curve], path: Path) -> None:
+    """Training curves with the held-out figures on top, one panel a figure, as PNG."""
+    figure, axes = _figure(rows=2, columns=3)
+    for axis, (name, title) in zip(axes.flat, _TITLES.items(), strict=True):
+        for curves, style, label in (
+            (train, {"alpha": 0.7, "lw": 1}, "training"),
+            (held_out, {"marker": "o"}, "held out"),
+        ):
+            if curves.get(name):
+                steps, values = zip(*curves[name], strict=True)
+                axis.plot(steps, values, label=label, **style)
+        axis.set_title(title, fontsize=9)
+        axis.set_xlabel("step", fontsize=8)
+        axis.tick_params(labelsize=7)
+        axis.grid(alpha=0.3)
+        if axis.lines:
+            axis.legend(fontsize=7)
+    figure.savefig(path, dpi=110)
+
+
+def plot_learning_rate(learning_rate: Curve, gradient_norm: Curve, path: Path) -> None:
+    """Learning rate and gradient norm over the steps, as PNG."""
+    figure, axes = _figure(rows=1, columns=2)
+    for axis, curve, title in zip(
+        axes.flat, (learning_rate, gradient_norm), ("learning rate", "gradient norm before clipping"), strict=True
+    ):
+        if curve:
+            axis.plot(*zip(*curve, strict=True), lw=1)
+        axis.set_title(title, fontsize=9)
+        axis.set_xlabel("step", fontsize=8)
+        axis.tick_params(labelsize=7)
+        axis.grid(alpha=0.3)
+    figure.savefig(path, dpi=110)
+
+
+def _figure(rows: int, columns: int):  # type: ignore[no-untyped-def]  # noqa: ANN202 - matplotlib's own types
+    # The object interface draws without a display and without pyplot's global list of figures.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4 * columns, 3 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def model_card(
+    network: str,
+    job_id: str,
+    spec: PretrainSpec,
+    plan: JobPlan,
+    corpus: PreparedCorpus,
+    figures: Mapping[str, float],
+    baselines: Mapping[str, float],
+) -> str:
+    """README.md of an exported network: what it is, what it was trained on, how well it does, how to load it."""
+    is_discriminator = network == "discriminator"
+    model_class = "ElectraForPreTraining" if is_discriminator else "ElectraForMaskedLM"
+    name = spec.discriminator_model_name if is_discriminator else spec.generator_model_name
+    use = (
+        "Finetune it: the discriminator is the encoder that replaced-token detection is for."
+        if is_discriminator
+        else "It fills masks. The discriminator trained beside it is the better encoder."
+    )
+    parameters = plan.discriminator_parameters if is_discriminator else plan.generator_parameters
+    rows = "\n".join(
+        f"| {key.replace('_', ' ')} | {value:.4g} | {_baseline(baselines, key)} |"
+        for key, value in figures.items()
+        if key.startswith((network, "replaced_fraction"))
+    )
+    sources = "\n".join(f"- `{source.model_dump_json(exclude_defaults=True)}`" for source in spec.corpus.sources)
+    license_line = f"license: {spec.record.license}\n" if spec.record.license else ""
+    return f"""---
+{license_line}library_name: transformers
+tags: [electra, replaced-token-detection]
+---
+
+# {name}
+
+The {network} of an ELECTRA model, pretrained with replaced-token detection (Clark et al. 2020). {use}
+
+```python
+from transformers import AutoTokenizer, {model_class}
+
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = {model_class}.from_pretrained(folder)
+```
+
+## Training
+
+- Job `{job_id}`, {spec.training.num_train_steps:,} steps of {plan.tokens_per_step:,} tokens: {plan.total_tokens:,} tokens,
+  {plan.total_flops:.3g} FLOPs.
+- {parameters:,} parameters; hidden size {spec.model.hidden_size}, {spec.model.num_hidden_layers} layers;
+  generator ratio {spec.model.generator_size_ratio:g}; λ = {spec.objective.discriminator_weight:g}.
+- The whole spec is in `spec.json` of the MLflow run; it reproduces the job.
+
+## Data
+
+{sources}
+
+{corpus.num_train_documents:,} documents, {corpus.num_train_tokens:,} tokens of {corpus.vocab_size:,} kinds; corpus
+`{corpus.digest}`. Licences of the sources are theirs.
+
+## Held-out figures
+
+On {corpus.num_validation_documents:,} documents that were not trained on.
+
+| figure | value | without learning |
+|---|---|---|
+{rows}
+"""
+
+
+def _baseline(baselines: Mapping[str, float], key: str) -> str:
+    return f"{baselines[key]:.4g}" if key in baselines else "–"
+
+
+def plain_example(example: Sequence[ExampleToken]) -> str:
+    """The marked sentence as text: `[replaced|original 97 %]` where a token was replaced, with P(replaced)."""
+    words = []
+    for token in example:
+        probability = f"{100 * token.replaced_probability:.0f} %"
+        if token.token != token.original:
+            words.append(f"[{token.token}|{token.original} {probability}]")
+        elif token.replaced_probability > 0.5:
+            words.append(f"[{token.token} {probability}]")
+        else:
+            words.append(token.token)
+    return " ".join(words)

@@ -1,0 +1,240 @@
+"""The record: one MLflow run per job, found by its tag or created, and opened again by every attempt."""
+
+from __future__ import annotations
+
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlflow
+from mlflow.entities import Metric, Param, RunTag, ViewType
+from mlflow.exceptions import MlflowException
+
+from pipelines.errors import RecordError
+
+log = logging.getLogger(__name__)
+
+JOB_TAG = "electra.job_id"
+FLUSH_INTERVAL_SECONDS = 2.0
+CLOSE_TIMEOUT_SECONDS = 120.0
+MAX_BATCH_METRICS = 1000
+"""MLflow's limit for one request."""
+MAX_BATCH_PARAMS = 100
+MAX_PARAM_CHARACTERS = 6000
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """Enough to open a run from any process."""
+
+    tracking_uri: str
+    experiment_id: str
+    run_id: str
+
+
+def open_run(tracking_uri: str, experiment: str, job_id: str, run_name: str, tags: Mapping[str, str]) -> RunIdentity:
+    """Find the job's run by its tag or create it, and mark it as running.
+
+    Raises:
+        RecordError: MLflow does not answer, or refuses.
+    """
+    client = mlflow.MlflowClient(tracking_uri=tracking_uri)
+    try:
+        found = client.get_experiment_by_name(experiment)
+        if found is not None and found.lifecycle_stage != "active":
+            raise RecordError(f"record.experiment {experiment!r} is deleted in MLflow; restore it or name another")
+        experiment_id = found.experiment_id if found is not None else _create_experiment(client, experiment)
+        query = f"tags.`{JOB_TAG}` = '{job_id}'"
+        runs = client.search_runs([experiment_id], query, run_view_type=ViewType.ACTIVE_ONLY, max_results=1)
+        run = runs[0] if runs else client.create_run(experiment_id, run_name=run_name, tags={JOB_TAG: job_id})
+        client.update_run(run.info.run_id, status="RUNNING")
+        client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+    except MlflowException as error:
+        raise RecordError(f"MLflow at {tracking_uri} refused to open the run: {error.message}") from error
+    return RunIdentity(tracking_uri, experiment_id, run.info.run_id)
+
+
+def _create_experiment(client: mlflow.MlflowClient, name: str) -> str:
+    try:
+        return str(client.create_experiment(name))
+    except MlflowException as error:
+        found = client.get_experiment_by_name(name)  # another job may have created it just now
+        if found is None:
+            raise RecordError(f"MLflow refused to create the experiment {name!r}: {error.message}") from error
+        return str(found.experiment_id)
+
+
+class Run:
+    """An open run. Metrics leave on a thread of their own, in batches, so that no training step waits for MLflow."""
+
+    def __init__(self, identity: RunIdentity, first_step: int = 0) -> None:
+        """Open.
+
+        Args:
+            identity: the run.
+            first_step: metrics up to this step were recorded by an earlier attempt and are not recorded twice.
+        """
+        self.identity = identity
+        self._first_step = first_step
+        self._client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
+        self._queue: queue.Queue[Metric] = queue.Queue()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._flush_until_closed, daemon=True, name="mlflow")
+        self._thread.start()
+
+    def log_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Queue metrics of a step; values that are not finite are left out, since MLflow's stores differ on them."""
+        if step <= self._first_step:
+            return
+        timestamp_ms = int(time.time() * 1000)
+        for key, value in metrics.items():
+            if math.isfinite(value):
+                self._queue.put(Metric(key, value, timestamp_ms, step))
+
+    def close(self) -> None:
+        """Send what is queued.
+
+        Raises:
+            RecordError: MLflow did not take it in time.
+        """
+        self._closing.set()
+        self._thread.join(timeout=CLOSE_TIMEOUT_SECONDS)
+        if self._thread.is_alive() or not self._queue.empty():
+            raise RecordError(
+                f"MLflow at {self.identity.tracking_uri} did not take {self._queue.qsize()} metrics "
+                f"within {CLOSE_TIMEOUT_SECONDS:.0f} s"
+            )
+
+    def _flush_until_closed(self) -> None:
+        deadline: float | None = None
+        batch: list[Metric] = []
+        while True:
+            is_closing = self._closing.wait(FLUSH_INTERVAL_SECONDS)
+            if is_closing and deadline is None:
+                deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
+            while True:
+                while len(batch) < MAX_BATCH_METRICS and not self._queue.empty():
+                    batch.append(self._queue.get_nowait())
+                if not batch:
+                    break
+                try:
+                    self._client.log_batch(self.identity.run_id, metrics=batch)
+                except Exception as error:  # noqa: BLE001 - MLflow raises requests', urllib3's and its own
+                    # Kept and sent again: an outage of MLflow must not cost a figure, let alone the training.
+                    log.warning("mlflow_unavailable", extra={"reason": str(error)[:300], "num_metrics": len(batch)})
+                    break
+                batch = []
+            if is_closing:
+                if not batch:
+                    return
+                if deadline is not None and time.monotonic() > deadline:
+                    for metric in batch:
+                        self._queue.put(metric)
+                    return
+                time.sleep(FLUSH_INTERVAL_SECONDS)
+
+
+def last_recorded_step(identity: RunIdentity, key: str) -> int:
+    """Highest step an earlier attempt recorded of a metric, 0 where it recorded none."""
+    history = mlflow.MlflowClient(tracking_uri=identity.tracking_uri).get_metric_history(identity.run_id, key)
+    return max((metric.step for metric in history), default=0)
+
+
+def metric_history(identity: RunIdentity, key: str) -> list[tuple[int, float]]:
+    """(step, value) of a metric, by step; the last of several values at one step."""
+    history = mlflow.MlflowClient(tracking_uri=identity.tracking_uri).get_metric_history(identity.run_id, key)
+    return sorted({metric.step: metric.value for metric in history}.items())
+
+
+def log_params(identity: RunIdentity, params: Mapping[str, Any]) -> None:
+    """Record a nested mapping as flat `section.field` parameters. The same values may be recorded again."""
+    client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
+    flat = [Param(key, str(value)[:MAX_PARAM_CHARACTERS]) for key, value in flatten(params).items()]
+    for start in range(0, len(flat), MAX_BATCH_PARAMS):
+        client.log_batch(identity.run_id, params=flat[start : start + MAX_BATCH_PARAMS])
+
+
+def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one with dotted keys; lists are left whole."""
+    flat: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def log_artifacts(identity: RunIdentity, folder: Path, artifact_path: str | None = None) -> None:
+    """Record the files of a local folder."""
+    client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
+    client.log_artifacts(identity.run_id, str(folder), artifact_path)
+
+
+def end_run(identity: RunIdentity, status: str, tags: Mapping[str, str] | None = None) -> None:
+    """Close the run as FINISHED, FAILED or KILLED."""
+    client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
+    if tags:
+        client.log_batch(identity.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+    client.set_terminated(identity.run_id, status=status)
+
+
+def register_model(
+    identity: RunIdentity,
+    folder: Path,
+    artifact_name: str,
+    model_name: str,
+    alias: str,
+    task: str,
+    pip_requirements: Sequence[str],
+    tags: Mapping[str, str],
+) -> str:
+    """Log a folder in the Transformers layout through the `transformers` flavour, register it and move the alias.
+
+    A repeated call for the same run finds the version it made before.
+
+    Returns:
+        The version.
+    """
+    client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
+    versions = [
+        version
+        for version in client.search_model_versions(f"name = '{model_name}'")
+        if version.run_id == identity.run_id
+    ]
+    if versions:
+        version = str(max(int(version.version) for version in versions))
+    else:
+        version = _log_and_register(identity, folder, artifact_name, model_name, task, pip_requirements)
+    for key, value in tags.items():
+        client.set_model_version_tag(model_name, version, key, value)
+    client.set_registered_model_alias(model_name, alias, version)
+    return version
+
+
+def _log_and_register(
+    identity: RunIdentity,
+    folder: Path,
+    artifact_name: str,
+    model_name: str,
+    task: str,
+    pip_requirements: Sequence[str],
+) -> str:
+    import mlflow.transformers
+
+    mlflow.set_tracking_uri(identity.tracking_uri)
+    with mlflow.start_run(run_id=identity.run_id):
+        info = mlflow.transformers.log_model(
+            transformers_model=str(folder),
+            name=artifact_name,
+            task=task,
+            pip_requirements=list(pip_requirements),
+            registered_model_name=model_name,
+        )
+    return str(info.registered_model_version)

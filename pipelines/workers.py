@@ -1,0 +1,72 @@
+"""The data-parallel workers of one job, as the training loop sees them: rank, device, reductions, threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pipelines.specs.pretrain import ComputeSpec
+
+
+@dataclass(frozen=True)
+class Worker:
+    """This process among the workers of a job."""
+
+    rank: int = 0
+    world_size: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def is_first(self) -> bool:
+        """Rank 0 reports, logs and saves."""
+        return self.rank == 0
+
+    def share(self, count: int) -> range:
+        """This worker's part of `count` things: a run of equal length on every worker where it divides."""
+        return range(self.rank * count // self.world_size, (self.rank + 1) * count // self.world_size)
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum over the workers, in place."""
+        if self.world_size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Concatenate 1-dim tensors of any lengths over the workers, in rank order, on every worker."""
+        if self.world_size == 1:
+            return values
+        lengths = torch.zeros(self.world_size, dtype=torch.int64, device=self.device)
+        lengths[self.rank] = values.shape[0]
+        counts: Sequence[int] = self.sum(lengths).tolist()
+        padded = torch.zeros(max(counts), dtype=values.dtype, device=self.device)
+        padded[: values.shape[0]] = values
+        parts = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    def parallelise(self, networks: nn.Module) -> nn.Module:
+        """Wrap in DistributedDataParallel where there are several workers."""
+        if self.world_size == 1:
+            return networks
+        return DistributedDataParallel(
+            networks,
+            device_ids=[self.device] if self.device.type == "cuda" else None,
+            broadcast_buffers=False,  # buffers are constants
+            gradient_as_bucket_view=True,  # no second copy of every gradient
+        )
+
+
+def limit_threads(compute: ComputeSpec) -> None:
+    """Use as many threads for matrix products as the worker has CPUs: more would fight over the same cores.
+
+    Bit-for-bit repetition needs it too: the number of threads decides the order of sums inside a product.
+    """
+    threads = max(1, int(compute.cpus_per_worker))
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    torch.set_num_threads(threads)

@@ -1,0 +1,159 @@
+"""Everything the service refuses, by name.
+
+ServiceError
+├── InvalidRequestError
+│   ├── InvalidSpecError
+│   ├── InvalidCursorError
+│   ├── CorpusUnreadableError
+│   ├── InsufficientResourcesError
+│   └── MalformedBodyError
+├── HostNotAllowedError
+├── NotFoundError
+│   ├── JobNotFoundError
+│   ├── AttemptNotFoundError
+│   └── PresetNotFoundError
+├── JobFinishedError
+├── IdempotencyConflictError
+├── BodyTooLargeError
+├── UnsupportedMediaTypeError
+├── LogsUnavailableError
+└── NotReadyError
+
+Only `problems.py` turns them into answers. What goes wrong behind the desk (store, launcher, folders) is in
+`interfaces.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong with a request."""
+
+    pointer: str
+    rule: str
+    value: str | None = None
+
+
+class ServiceError(Exception):
+    """A request that is refused: with an HTTP status, a stable code and a title."""
+
+    status = 500
+    code = "internal_error"
+    title = "Internal error"
+
+    def __init__(self, detail: str, faults: Sequence[Fault] = ()) -> None:
+        self.detail = detail
+        self.faults = tuple(faults)
+        super().__init__(detail)
+
+
+class InvalidRequestError(ServiceError):
+    """Something in the request breaks a rule."""
+
+    status, code, title = 422, "invalid_request", "The request is not valid"
+
+
+class InvalidSpecError(InvalidRequestError):
+    """The spec breaks a rule."""
+
+    code, title = "invalid_spec", "The spec is not valid"
+
+
+class InvalidCursorError(InvalidRequestError):
+    """The cursor was not made by this service."""
+
+    code, title = "invalid_cursor", "The cursor is not valid"
+
+
+class CorpusUnreadableError(InvalidRequestError):
+    """A source or a tokenizer of the spec cannot be read."""
+
+    code, title = "corpus_unreadable", "A file of the spec cannot be read"
+
+
+class InsufficientResourcesError(InvalidRequestError):
+    """The job is larger than the cluster."""
+
+    code, title = "insufficient_resources", "The cluster is too small for the job"
+
+
+class MalformedBodyError(InvalidRequestError):
+    """The body is not JSON as RFC 8259 has it."""
+
+    status, code, title = 400, "malformed_json", "The body is not valid JSON"
+
+
+class HostNotAllowedError(ServiceError):
+    """The `Host` header names another machine."""
+
+    status, code, title = 400, "host_not_allowed", "The host name is not this service's"
+
+
+class NotFoundError(ServiceError):
+    """There is nothing of that name."""
+
+    status, code, title = 404, "not_found", "Not found"
+
+
+class JobNotFoundError(NotFoundError):
+    """No job has that id."""
+
+    code, title = "job_not_found", "There is no such job"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"No job has the id {job_id!r}.")
+
+
+class AttemptNotFoundError(NotFoundError):
+    """The job has had no such attempt."""
+
+    code, title = "attempt_not_found", "There is no such attempt"
+
+    def __init__(self, job_id: str, attempt: int, last: int) -> None:
+        super().__init__(f"attempt must be between 1 and {last}, the last of {job_id}, got {attempt}.")
+
+
+class PresetNotFoundError(NotFoundError):
+    """No preset has that name."""
+
+    code, title = "preset_not_found", "There is no such preset"
+
+
+class JobFinishedError(ServiceError):
+    """The job is over, and nothing can be done to it."""
+
+    status, code, title = 409, "job_finished", "The job is finished"
+
+
+class IdempotencyConflictError(ServiceError):
+    """The key was used with another body."""
+
+    status, code, title = 409, "idempotency_conflict", "The idempotency key belongs to another request"
+
+
+class BodyTooLargeError(ServiceError):
+    """The body is longer than a spec may be."""
+
+    status, code, title = 413, "body_too_large", "The body is too large"
+
+
+class UnsupportedMediaTypeError(ServiceError):
+    """The body is not sent as JSON."""
+
+    status, code, title = 415, "unsupported_media_type", "The body must be JSON"
+
+
+class LogsUnavailableError(ServiceError):
+    """Ray or the storage does not answer now."""
+
+    status, code, title = 503, "logs_unavailable", "The logs cannot be read now"
+
+
+class NotReadyError(ServiceError):
+    """Something the service needs is missing."""
+
+    status, code, title = 503, "not_ready", "The service is not ready"

@@ -1,0 +1,99 @@
+"""Job folders on `pipelines.storage`: local disk or any object store."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import structlog
+from pydantic import BaseModel, ValidationError
+
+from pipelines import storage
+from pipelines.errors import StorageError
+from pipelines.specs.documents import (
+    CONTROL_FILE,
+    PROGRESS_FILE,
+    RESULT_FILE,
+    SPEC_FILE,
+    Control,
+    JobResult,
+    Progress,
+)
+from service.interfaces import FolderError
+from service.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+class StoredJobFolders:
+    """`JobFolders` below `settings.storage_uri`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def write_spec(self, job_id: str, spec_json: str) -> None:
+        """Put the spec where the job reads it."""
+        self._write(self._uri(job_id, SPEC_FILE), spec_json)
+
+    def request_cancel(self, job_id: str) -> None:
+        """Ask the job to stop."""
+        self._write(self._uri(job_id, CONTROL_FILE), Control(action="cancel").model_dump_json())
+
+    def read_progress(self, job_id: str) -> Progress | None:
+        """Where the job is; None if it has not said, or not in words we know."""
+        return self._read_document(self._uri(job_id, PROGRESS_FILE), Progress)
+
+    def read_result(self, job_id: str) -> JobResult | None:
+        """The job's last word; None if there is none, or not in words we know."""
+        return self._read_document(self._uri(job_id, RESULT_FILE), JobResult)
+
+    def save_log(self, job_id: str, attempt: int, log: str) -> None:
+        """Keep what an attempt printed."""
+        self._write(self._log_uri(job_id, attempt), log)
+
+    def read_log(self, job_id: str, attempt: int) -> str | None:
+        """What an attempt printed; None if it was not saved."""
+        content = self._read(self._log_uri(job_id, attempt))
+        return None if content is None else content.decode("utf-8", errors="replace")
+
+    def _uri(self, job_id: str, *parts: str) -> str:
+        return storage.join(self._settings.job_uri(job_id), *parts)
+
+    def _log_uri(self, job_id: str, attempt: int) -> str:
+        return self._uri(job_id, "logs", f"attempt-{attempt}.log")
+
+    def _read_document[Document: BaseModel](self, uri: str, model: type[Document]) -> Document | None:
+        content = self._read(uri)
+        if content is None:
+            return None
+        try:
+            return model.model_validate(_finite(json.loads(content)))
+        except (ValidationError, ValueError, RecursionError) as error:
+            log.warning("document_not_understood", uri=uri, error=str(error)[:500])
+            return None
+
+    def _read(self, uri: str) -> bytes | None:
+        try:
+            return bytes(storage.read_bytes(uri)) if storage.exists(uri) else None
+        except (StorageError, OSError) as error:
+            raise FolderError(str(error)) from error
+
+    def _write(self, uri: str, content: str) -> None:
+        try:
+            storage.write_bytes(uri, content.encode("utf-8", errors="replace"))
+        except (StorageError, OSError) as error:
+            raise FolderError(str(error)) from error
+
+
+def _finite(value: Any) -> Any:
+    """Without NaN and infinities, which a diverging job writes and JSON answers cannot carry."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items() if not _is_infinite(item)}
+    if isinstance(value, list):
+        return [_finite(item) for item in value if not _is_infinite(item)]
+    return value
+
+
+def _is_infinite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

@@ -1,0 +1,189 @@
+"""What the desk and the reconciler expect of those who keep jobs, run them and hold their folders; and what those may
+say instead of an answer.
+
+BackendError
+├── StaleJobError          the row has moved on since it was read
+├── DuplicateKeyError      the idempotency key is taken
+├── LauncherError
+│   ├── LauncherUnavailableError  no answer, or none that can be relied on: nothing is known
+│   └── LaunchRejectedError       Ray will not take this job
+└── FolderError            the storage does not answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pipelines.specs.documents import JobResult, Progress
+from service.records import ClusterStatus, Job
+from service.states import JobState
+
+
+class BackendError(Exception):
+    """Something behind the desk did not do what it was asked."""
+
+
+class StaleJobError(BackendError):
+    """The job has changed since it was read; read it again."""
+
+
+class DuplicateKeyError(BackendError):
+    """The idempotency key belongs to another job."""
+
+
+class LauncherError(BackendError):
+    """Ray did not do what it was asked."""
+
+
+class LauncherUnavailableError(LauncherError):
+    """Ray gave no answer that can be relied on: the wish may or may not have been carried out."""
+
+
+class LaunchRejectedError(LauncherError):
+    """Ray answered that it will not take this job."""
+
+
+class FolderError(BackendError):
+    """A job's folder cannot be read or written now."""
+
+
+@dataclass(frozen=True)
+class IdempotencyKey:
+    """A name the client gave its request, and what the request was."""
+
+    key: str
+    body_sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFilter:
+    """Which jobs to read, newest first."""
+
+    states: Sequence[JobState] = ()
+    name: str | None = None
+    kind: str | None = None
+    before: tuple[datetime, str] | None = None
+    """Only jobs older than this (created_at, job_id)."""
+    limit: int = 50
+
+
+class JobStore(Protocol):
+    """Keeps jobs. Every method is one transaction."""
+
+    def insert(self, job: Job, key: IdempotencyKey | None = None) -> None:
+        """Add a job, and with it the key of the request that made it. Raises `DuplicateKeyError`; then neither is."""
+
+    def find_by_key(self, key: str) -> tuple[IdempotencyKey, Job] | None:
+        """The job a key has made, with what the request was."""
+
+    def get(self, job_id: str) -> Job | None:
+        """One job."""
+
+    def page(self, wanted: JobFilter) -> list[Job]:
+        """Jobs, newest first."""
+
+    def request_cancel(self, job_id: str, at: datetime) -> Job | None:
+        """Note that a job should stop, once and only if it is not over; the job as it then is."""
+
+    def list_unsettled(self) -> list[Job]:
+        """Jobs the reconciler must look at, oldest first: handed to Ray, to be cancelled, or ended without their log
+        saved. Queued jobs are not among them."""
+
+    def list_queued(self, limit: int) -> list[Job]:
+        """Jobs that wait, oldest first."""
+
+    def count_active(self) -> int:
+        """Jobs that hold a place of `max_running_jobs`."""
+
+    def update(self, job: Job, **changes: Any) -> Job:
+        """Change fields of a job. Raises `StaleJobError` unless state and attempt are still those of `job`."""
+
+    def cluster_status(self) -> ClusterStatus | None:
+        """What the reconciler last saw."""
+
+    def save_cluster_status(self, status: ClusterStatus) -> None:
+        """Keep what the reconciler sees."""
+
+    def close(self) -> None:
+        """Let go of all connections."""
+
+
+class AttemptState(StrEnum):
+    """Ray's word for an attempt."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    UNKNOWN = "UNKNOWN"
+    """No word at all: Ray is out of reach, or speaks in a way we do not know."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """The attempt's process is over."""
+        return self in (AttemptState.STOPPED, AttemptState.SUCCEEDED, AttemptState.FAILED)
+
+
+@dataclass(frozen=True)
+class AttemptStatus:
+    """What Ray says of an attempt."""
+
+    state: AttemptState
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What the living nodes of the cluster have in all."""
+
+    num_cpus: float
+    num_gpus: float
+
+
+class Launcher(Protocol):
+    """Runs attempts. Every method may raise `LauncherUnavailableError`."""
+
+    def submit(self, job_id: str, attempt: int) -> None:
+        """Start an attempt; one that was started before is left alone. Raises `LaunchRejectedError`."""
+
+    def status(self, submission_id: str) -> AttemptStatus | None:
+        """What Ray says of an attempt; None if it has never heard of it."""
+
+    def stop(self, submission_id: str) -> None:
+        """Ask Ray to end an attempt; one that is over or unknown is left alone."""
+
+    def read_log(self, submission_id: str) -> str | None:
+        """All the attempt has printed; None if Ray has never heard of it."""
+
+    def capacity(self) -> Capacity | None:
+        """What the cluster has; None if it cannot be told."""
+
+    def close(self) -> None:
+        """Let go of all connections."""
+
+
+class JobFolders(Protocol):
+    """The documents of `{storage_uri}/jobs/{job_id}/`. Every method may raise `FolderError`."""
+
+    def write_spec(self, job_id: str, spec_json: str) -> None:
+        """Put the spec where the job reads it."""
+
+    def request_cancel(self, job_id: str) -> None:
+        """Ask the job to stop."""
+
+    def read_progress(self, job_id: str) -> Progress | None:
+        """Where the job is; None if it has not said, or not in words we know."""
+
+    def read_result(self, job_id: str) -> JobResult | None:
+        """The job's last word; None if there is none, or not in words we know."""
+
+    def save_log(self, job_id: str, attempt: int, log: str) -> None:
+        """Keep what an attempt printed."""
+
+    def read_log(self, job_id: str, attempt: int) -> str | None:
+        """What an attempt printed; None if it was not saved."""

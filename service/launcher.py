@@ -1,0 +1,159 @@
+"""Attempts on Ray, over the plain HTTP of its Jobs API: the service needs no Ray of its own."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from service.interfaces import (
+    AttemptState,
+    AttemptStatus,
+    Capacity,
+    LauncherUnavailableError,
+    LaunchRejectedError,
+)
+from service.records import submission_id
+from service.settings import Settings
+
+_MAX_NODES = 10_000
+
+
+class RayLauncher:
+    """`Launcher` on a Ray cluster's dashboard."""
+
+    def __init__(self, settings: Settings, transport: httpx.BaseTransport | None = None) -> None:
+        """`transport` stands in for the network in tests.
+
+        Raises:
+            OSError: the token's file cannot be read.
+        """
+        self._settings = settings
+        token = settings.read_ray_token()
+        self._client = httpx.Client(
+            base_url=settings.ray_address,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=settings.ray_timeout_seconds,
+            transport=transport,
+            # HTTP_PROXY and .netrc are for the world outside, not for the cluster; the token must not go there.
+            trust_env=False,
+        )
+
+    def submit(self, job_id: str, attempt: int) -> None:
+        """Start an attempt; one that was started before is left alone.
+
+        Raises:
+            LaunchRejectedError: Ray will not take it.
+            LauncherUnavailableError: Ray may or may not have taken it.
+        """
+        name = submission_id(job_id, attempt)
+        body = {
+            "submission_id": name,
+            "entrypoint": entrypoint(self._settings, job_id, attempt),
+            "metadata": {"electra.job_id": job_id, "electra.attempt": str(attempt)},
+            "runtime_env": {"env_vars": self._environment()},
+        }
+        answer = self._send("POST", "/api/jobs/", json=body)
+        # 2.60 answers 500 with a trace to a name it has; what counts is that it has it.
+        if answer.is_success or "already exists" in answer.text:
+            return
+        if answer.status_code in (400, 404, 405, 413, 415, 422):
+            raise LaunchRejectedError(_last_line(answer.text))
+        raise _unavailable(answer)
+
+    def status(self, submission_id: str) -> AttemptStatus | None:
+        """What Ray says of an attempt; None if it has never heard of it."""
+        answer = self._send("GET", _job_path(submission_id))
+        if _is_unheard_of(answer):
+            return None
+        told = _mapping(answer)
+        try:
+            state = AttemptState(str(told.get("status")))
+        except ValueError:
+            state = AttemptState.UNKNOWN
+        return AttemptStatus(state, str(told.get("message") or ""))
+
+    def stop(self, submission_id: str) -> None:
+        """Ask Ray to end an attempt; one that is over or unknown is left alone."""
+        answer = self._send("POST", _job_path(submission_id) + "/stop")
+        if not _is_unheard_of(answer) and not answer.is_success:
+            raise _unavailable(answer)
+
+    def read_log(self, submission_id: str) -> str | None:
+        """All the attempt has printed; None if Ray has never heard of it."""
+        answer = self._send("GET", _job_path(submission_id) + "/logs")
+        return None if _is_unheard_of(answer) else str(_mapping(answer).get("logs") or "")
+
+    def capacity(self) -> Capacity | None:
+        """What the living nodes have; None if Ray does not list them all."""
+        told = _mapping(self._send("GET", "/api/v0/nodes", params={"limit": _MAX_NODES}))
+        try:
+            listing = told["data"]["result"]
+            nodes = [node for node in listing["result"] if node["state"] == "ALIVE"]
+            if listing["num_after_truncation"] < listing["total"] or not nodes:
+                return None
+            totals = [node["resources_total"] for node in nodes]
+            return Capacity(
+                num_cpus=sum(float(total.get("CPU", 0)) for total in totals),
+                num_gpus=sum(float(total.get("GPU", 0)) for total in totals),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None  # Ray changes what its dashboard says now and then; jobs are then accepted unseen
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._client.close()
+
+    def _environment(self) -> dict[str, str]:
+        """Shown in Ray's dashboard, so nothing secret is in it."""
+        tracking = self._settings.mlflow_tracking_uri or self._settings.mlflow_url
+        variables = {"ELECTRA_STORAGE_URI": self._settings.storage_uri}
+        return variables | ({"MLFLOW_TRACKING_URI": tracking} if tracking else {})
+
+    def _send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+        try:
+            answer = self._client.request(method, path, **kwargs)
+        except httpx.HTTPError as error:
+            message = f"Ray at {self._settings.ray_address} does not answer: {error or type(error).__name__}"
+            raise LauncherUnavailableError(message) from error
+        if answer.status_code in (401, 403):
+            raise LauncherUnavailableError(f"Ray at {self._settings.ray_address} does not accept the token")
+        return answer
+
+
+def entrypoint(settings: Settings, job_id: str, attempt: int) -> str:
+    """The command of an attempt. Ray runs it in a shell, so there is nothing in it that a user wrote."""
+    words = [settings.job_python, "-m", "pipelines.main", "--job-uri", settings.job_uri(job_id)]
+    return shlex.join([*words, "--attempt", str(attempt)])
+
+
+def _job_path(submission_id: str) -> str:
+    return f"/api/jobs/{quote(submission_id, safe='')}"
+
+
+def _is_unheard_of(answer: httpx.Response) -> bool:
+    # Not just any 404: a proxy or a dashboard that is starting says it too, and an attempt given up for lost runs twice.
+    return answer.status_code == 404 and "does not exist" in answer.text
+
+
+def _mapping(answer: httpx.Response) -> dict[str, Any]:
+    if not answer.is_success:
+        raise _unavailable(answer)
+    try:
+        told = answer.json()
+    except ValueError as error:
+        raise LauncherUnavailableError("Ray's answer is not JSON") from error
+    if not isinstance(told, dict):
+        raise LauncherUnavailableError(f"Ray's answer is not an object but {type(told).__name__}")
+    return told
+
+
+def _unavailable(answer: httpx.Response) -> LauncherUnavailableError:
+    return LauncherUnavailableError(f"Ray answered {answer.status_code}: {_last_line(answer.text)}")
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if len(line.strip()) > 1]
+    return lines[-1].strip()[:500] if lines else ""

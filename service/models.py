@@ -1,0 +1,84 @@
+"""The tables. `migrations/` makes them; a test holds the two together."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import Boolean, DateTime, Dialect, Float, ForeignKey, Index, Integer, MetaData, String, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment, stored in UTC. SQLite keeps no zone, so the zone is taken off and put on here for every database."""
+
+    impl = DateTime(timezone=False)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Aware to naive UTC."""
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Naive UTC to aware."""
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+class Base(DeclarativeBase):
+    """All tables; constraints have names, so that migrations can speak of them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+        }
+    )
+
+
+class JobRow(Base):
+    """`service.records.Job`. Documents are JSON text: they are read whole, and JSONB would refuse NUL characters."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (Index(None, "created_at", "job_id"), Index(None, "state", "created_at", "job_id"))
+
+    job_id: Mapped[str] = mapped_column(String(63), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100))
+    kind: Mapped[str] = mapped_column(String(20))
+    spec_json: Mapped[str] = mapped_column(Text)
+    spec_sha256: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    state: Mapped[str] = mapped_column(String(20))
+    attempt: Mapped[int] = mapped_column(Integer)
+    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    cancel_requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    not_before_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    heartbeat_seen_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    progress: Mapped[str | None] = mapped_column(Text)
+    result: Mapped[str | None] = mapped_column(Text)
+    failure: Mapped[str | None] = mapped_column(Text)
+    is_log_saved: Mapped[bool] = mapped_column(Boolean)
+
+
+class IdempotencyKeyRow(Base):
+    """A client's name for the request that made a job."""
+
+    __tablename__ = "idempotency_keys"
+
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    body_sha256: Mapped[str] = mapped_column(String(64))
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.job_id", ondelete="CASCADE"), index=True)
+
+
+class ClusterStatusRow(Base):
+    """`service.records.ClusterStatus`: one row, whose id is 1."""
+
+    __tablename__ = "cluster_status"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    reconciled_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    is_ray_reachable: Mapped[bool] = mapped_column(Boolean)
+    ray_error: Mapped[str | None] = mapped_column(Text)
+    num_cpus: Mapped[float | None] = mapped_column(Float)
+    num_gpus: Mapped[float | None] = mapped_column(Float)

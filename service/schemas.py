@@ -1,0 +1,191 @@
+"""The words of the HTTP interface: what requests and answers look like."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from pipelines.specs.documents import JobResult, Progress
+from service.records import Job, JobFailure
+from service.settings import Settings
+from service.states import JobState
+
+Override = Annotated[str, Field(min_length=3, max_length=4096)]
+JOB_ID_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
+
+
+class Request(BaseModel):
+    """A body or a query: unknown keys are refused, so that a misspelt one is not passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Answer(BaseModel):
+    """Unknown keys are passed over by clients older than the service."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", use_attribute_docstrings=True, populate_by_name=True, protected_namespaces=()
+    )
+
+
+class JobCreate(Request):
+    """A job to run or to plan."""
+
+    spec: dict[str, Any]
+    """The spec, as in a file. `preset` and the defaults fill in what it leaves out."""
+    overrides: Annotated[tuple[Override, ...], Field(max_length=200)] = ()
+    """`section.field=value` each, laid over the spec in order; the value is YAML."""
+
+
+class JobQuery(Request):
+    """Which jobs to list, newest first."""
+
+    state: Annotated[list[JobState], Field(max_length=20)] = []
+    """Any of these states."""
+    name: Annotated[str, Field(max_length=100)] | None = None
+    """Exactly this name."""
+    kind: Literal["pretrain"] | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    """Jobs a page."""
+    cursor: Annotated[str, Field(max_length=500)] | None = None
+    """`next_cursor` of the page before."""
+
+
+class Links(Answer):
+    """Where else to look."""
+
+    self_: Annotated[str, Field(alias="self")]
+    logs: str
+    mlflow: str | None = None
+    """The run's page, once there is a run."""
+    ray: str | None = None
+    """The current attempt's page in Ray's dashboard."""
+
+
+class JobPublic(Answer):
+    """A job as lists show it."""
+
+    job_id: str
+    name: str
+    kind: str
+    state: JobState
+    attempt: int
+    """Counted from 1; 0 before the first."""
+    created_at: AwareDatetime
+    started_at: AwareDatetime | None
+    finished_at: AwareDatetime | None
+    cancel_requested: bool
+    progress: Progress | None
+    """The last that the current attempt said of itself."""
+    failure: JobFailure | None
+    """Why the job failed; while it runs, why the attempt before did."""
+    result: JobResult | None
+    """What the job left when it ended."""
+    links: Links
+
+    @classmethod
+    def from_job(cls, job: Job, settings: Settings) -> JobPublic:
+        """The public view of a row."""
+        return cls(**_public_fields(job, settings))
+
+
+class JobDetail(JobPublic):
+    """A job with its spec."""
+
+    spec: dict[str, Any]
+    """The resolved spec: every default filled in."""
+    spec_sha256: str
+
+    @classmethod
+    def from_job(cls, job: Job, settings: Settings) -> JobDetail:
+        """The public view of a row, spec included."""
+        return cls(**_public_fields(job, settings), spec=json.loads(job.spec_json), spec_sha256=job.spec_sha256)
+
+
+class JobPage(Answer):
+    """Some jobs, newest first."""
+
+    items: tuple[JobPublic, ...]
+    next_cursor: str | None = None
+    """Give it as `cursor` for the jobs after these; absent at the end."""
+
+
+class Preset(Answer):
+    """A whole spec by name."""
+
+    name: str
+    summary: str
+    spec: dict[str, Any]
+
+
+class PresetList(Answer):
+    """All presets."""
+
+    items: tuple[Preset, ...]
+
+
+class Health(Answer):
+    """The service answers; for `/readyz`, with all it needs."""
+
+    status: Literal["ok"] = "ok"
+
+
+class ProblemItem(Answer):
+    """One thing wrong with a request."""
+
+    pointer: str
+    """JSON pointer into the body, such as `/spec/training/sequence_length`; `/query/…`, `/path/…` or `/header/…` for
+    the rest of the request."""
+    rule: str
+    """What it must be."""
+    value: str | None = None
+    """What was received, shortened."""
+
+
+class Problem(Answer):
+    """Any answer but success (RFC 9457, `application/problem+json`)."""
+
+    type: str
+    """`urn:electra:problem:` and the code."""
+    title: str
+    status: int
+    code: str
+    """For programs: stable, one per kind of problem."""
+    detail: str
+    """For people: what happened and what to do."""
+    instance: str
+    """Path of the request."""
+    request_id: str
+    """Stands in the service's log too."""
+    errors: tuple[ProblemItem, ...] = ()
+
+
+def _public_fields(job: Job, settings: Settings) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "name": job.name,
+        "kind": job.kind,
+        "state": job.state,
+        "attempt": job.attempt,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "cancel_requested": job.cancel_requested_at is not None,
+        "progress": job.progress,
+        "failure": job.failure,
+        "result": job.result,
+        "links": _links(job, settings),
+    }
+
+
+def _links(job: Job, settings: Settings) -> Links:
+    path = f"/v1/jobs/{job.job_id}"
+    mlflow = ray = None
+    told = job.result if job.result is not None and job.result.mlflow_run_id else job.progress
+    if settings.mlflow_url and told and told.mlflow_run_id and told.mlflow_experiment_id:
+        mlflow = f"{settings.mlflow_url}/#/experiments/{told.mlflow_experiment_id}/runs/{told.mlflow_run_id}"
+    if job.ray_submission_id:
+        ray = f"{settings.ray_url or settings.ray_address}/#/jobs/{job.ray_submission_id}"
+    return Links(self_=path, logs=f"{path}/logs", mlflow=mlflow, ray=ray)
