@@ -71,14 +71,6 @@ class NonFiniteLossError(PipelineError):
 
 
 class RecordError(PipelineError):
-    """MLflow does not answer or does not take what must be recorded."""
-
-
-class JobCancelled(PipelineError):  # noqa: N818 - not an error: the end somebody asked for
-    """The job was asked to stop, and did."""
-
-
-class RecordError(PipelineError):
     """MLflow does not answer, or refuses."""
 
 

@@ -14,13 +14,16 @@ from torch.nn.parallel import DistributedDataParallel
 from pipelines.specs.pretrain import ComputeSpec
 
 
+CPU = torch.device("cpu")
+
+
 @dataclass(frozen=True)
 class Worker:
     """This process among the workers of a job."""
 
     rank: int = 0
     world_size: int = 1
-    device: torch.device = torch.device("cpu")
+    device: torch.device = CPU
 
     @property
     def is_first(self) -> bool:
