@@ -69,7 +69,7 @@ def fit(task: WorkerTask) -> None:
         ),
     )
     result = trainer.fit()
-    _raise_outcome(result.metrics or {})
+    _raise_outcome(result.metrics or {}, task.training.checkpoints_uri)
 
 
 def train_worker(config: dict[str, Any]) -> None:
@@ -112,13 +112,20 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
         run.close()
 
 
-def _raise_outcome(metrics: dict[str, Any]) -> None:
+def _raise_outcome(metrics: dict[str, Any], checkpoints_uri: str) -> None:
     match metrics.get("outcome"):
         case "finished":
             return
         case "cancelled":
             raise JobCancelled
         case "non_finite_loss":
-            raise NonFiniteLossError(int(metrics["step"]))
+            step = int(metrics["step"])
+            checkpoints = list_checkpoints(checkpoints_uri)
+            last_good = checkpoints[-1].uri if checkpoints else "none"
+            raise NonFiniteLossError(
+                step,
+                f"the loss is not finite at step {step}; the last good checkpoint is {last_good}. "
+                "Lower optimizer.learning_rate, or lengthen optimizer.warmup_steps",
+            )
         case other:
             raise PipelineError(f"the training workers ended without a word (got {other!r})")

@@ -95,17 +95,20 @@ def as_storage_error(uri: str, error: OSError) -> StorageError:
         return StorageError(uri, "there is no space left on the device")
     if isinstance(error, PermissionError):
         return StorageError(uri, "access is denied")
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
+    # fsspec says "not found" whatever happened; the cause tells.
+    if isinstance(error, FileNotFoundError | NotADirectoryError) and error.__cause__ is None:
         return StorageError(uri, "there is no such file or directory")
     if isinstance(error, IsADirectoryError):
         return StorageError(uri, "must be a file, but is a directory")
-    words = " ".join(str(error).split())
+    cause = error.__cause__ or error
+    words = " ".join(str(cause).split())
     lower = words.lower()
-    status = getattr(error, "status", None)  # aiohttp's
+    lower = lower[max(0, lower.find("aws error")) :]  # what stands before it is the key, which may be any words
+    status = getattr(cause, "status", None)  # aiohttp's
     if status in (401, 403) or any(word in lower for word in _DENIED):
         return StorageError(uri, "access is denied; check the credentials and their rights")
     if any(word in lower for word in _SILENT):
         return StorageError(uri, "the store cannot be reached; check the address, the network and AWS_ENDPOINT_URL")
-    if status == 404 or any(word in lower for word in _ABSENT):
+    if isinstance(error, FileNotFoundError) or status == 404 or any(word in lower for word in _ABSENT):
         return StorageError(uri, "there is no such file or directory")
     return StorageError(uri, words[:300] or type(error).__name__)

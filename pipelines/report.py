@@ -112,8 +112,8 @@ model = {model_class}.from_pretrained(folder)
 
 ## Training
 
-- Job `{job_id}`, {spec.training.num_train_steps:,} steps of {plan.tokens_per_step:,} tokens: {plan.total_tokens:,} tokens
-  and {plan.total_flops:.3g} FLOPs.
+- Job `{job_id}`: {spec.training.num_train_steps:,} steps of {plan.tokens_per_step:,} tokens, so
+  {plan.total_tokens:,} tokens and {plan.total_flops:.3g} FLOPs.
 - {parameters:,} parameters; hidden size {spec.model.hidden_size}, {spec.model.num_hidden_layers} layers;
   generator ratio {spec.model.generator_size_ratio:g}; λ = {spec.objective.discriminator_weight:g}.
 - The whole spec is in `spec.json` of the MLflow run; it reproduces the job.

@@ -13,7 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipelines.specs.pretrain import ComputeSpec
 
-
 CPU = torch.device("cpu")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from pydantic import BaseModel, ValidationError
@@ -24,6 +24,7 @@ from service.interfaces import FolderError
 from service.settings import Settings
 
 log = structlog.get_logger(__name__)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class StoredJobFolders:
@@ -63,7 +64,7 @@ class StoredJobFolders:
     def _log_uri(self, job_id: str, attempt: int) -> str:
         return self._uri(job_id, "logs", f"attempt-{attempt}.log")
 
-    def _read_document[Document: BaseModel](self, uri: str, model: type[Document]) -> Document | None:
+    def _read_document(self, uri: str, model: type[_Model]) -> _Model | None:
         content = self._read(uri)
         if content is None:
             return None

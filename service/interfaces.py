@@ -91,7 +91,8 @@ class JobStore(Protocol):
 
     def list_unsettled(self) -> list[Job]:
         """Jobs the reconciler must look at, oldest first: handed to Ray, to be cancelled, or ended without their log
-        saved. Queued jobs are not among them."""
+        saved. Queued jobs are not among them.
+        """
 
     def list_queued(self, limit: int) -> list[Job]:
         """Jobs that wait, oldest first."""

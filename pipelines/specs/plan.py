@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from electra_core.accounting import parameter_counts, training_flops_per_token, training_memory_bytes
+
 from pipelines.specs.corpus import PretrainedTokenizerSpec
 from pipelines.specs.documents import Document
 from pipelines.specs.pretrain import PretrainSpec
@@ -45,9 +46,7 @@ class JobPlan(Document):
 
 def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None) -> JobPlan:
     """Reckon parameters, FLOPs and memory of a spec."""
-    vocab_size = (
-        BERT_VOCAB_SIZE if isinstance(spec.tokenizer, PretrainedTokenizerSpec) else spec.tokenizer.vocab_size
-    )
+    vocab_size = BERT_VOCAB_SIZE if isinstance(spec.tokenizer, PretrainedTokenizerSpec) else spec.tokenizer.vocab_size
     training = spec.training
     parameters = parameter_counts(spec.model, vocab_size)
     flops_per_step = spec.tokens_per_step * float(

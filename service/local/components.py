@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from service.local.processes import STACK_ID_VARIABLE
+from service.local.processes import STACK_ID_VARIABLE, Plan
 
 # Settings of other clusters, servers and runs, which would lead our components and jobs to them.
 _NOT_INHERITED = (
@@ -68,43 +68,44 @@ def shared_environment(stack_id: str, *, mlflow_url: str, storage_uri: str, toke
     return environment
 
 
-def ray_command(temporary_directory: Path, *, dashboard_port: int, client_port: int, num_cpus: int | None) -> list[str]:
+def ray(
+    shared: Mapping[str, str],
+    *,
+    directory: Path,
+    port: int,
+    client_port: int,
+    num_cpus: int | None,
+    token_path: Path,
+) -> Plan:
     """A head that runs in the foreground, on ports nobody else has."""
+    token = write_token(token_path)
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
     command += ["--node-ip-address=127.0.0.1", "--port=0", "--dashboard-agent-listen-port=0"]
+    # Random ports for workers too: the default range would collide with ports that were given.
     command += ["--min-worker-port=0", "--max-worker-port=0", f"--ray-client-server-port={client_port}"]
-    command += ["--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard_port}"]
-    command += [f"--temp-dir={temporary_directory}", "--disable-usage-stats", "--log-color=false"]
+    command += ["--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={port}"]
+    command += [f"--temp-dir={directory}", "--disable-usage-stats", "--log-color=false"]
     if num_cpus is not None:
         command.append(f"--num-cpus={num_cpus}")
-    return command
+    return Plan("Ray", tuple(command), shared, _ray_probe(f"http://127.0.0.1:{port}", token))
 
 
-def mlflow_command(home: Path, port: int) -> list[str]:
+def mlflow(shared: Mapping[str, str], *, home: Path, port: int) -> Plan:
     """A server of one worker: tracking and registry in SQLite, artifacts in a folder, both in the home."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{home / 'mlflow.sqlite'}"]
     command += ["--artifacts-destination", str(home / "mlflow-artifacts")]
     # By default private addresses of the network pass too.
     command += ["--allowed-hosts", "localhost,127.0.0.1,localhost:*,127.0.0.1:*"]
-    return command
+    environment = {**shared, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    return Plan("MLflow", tuple(command), environment, _http_probe(f"http://127.0.0.1:{port}/health"))
 
 
-def mlflow_environment(shared: Mapping[str, str]) -> dict[str, str]:
-    """The server's own settings on top."""
-    return {**shared, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-
-
-def service_command() -> list[str]:
-    """The service alone, configured by its environment."""
-    return [sys.executable, "-m", "service.cli", "serve"]
-
-
-def service_environment(
+def service(
     shared: Mapping[str, str], *, home: Path, port: int, ray_url: str, mlflow_url: str, token_path: Path
-) -> dict[str, str]:
-    """Where the service finds the others."""
-    return {
+) -> Plan:
+    """The service alone, told by its environment where the others are."""
+    environment = {
         **shared,
         "ELECTRA_HOME": str(home),
         "ELECTRA_HOST": "127.0.0.1",
@@ -115,9 +116,11 @@ def service_environment(
         "ELECTRA_MLFLOW_URL": mlflow_url,
         "ELECTRA_MLFLOW_TRACKING_URI": mlflow_url,
     }
+    command = (sys.executable, "-m", "service.cli", "serve")
+    return Plan("The service", command, environment, _http_probe(f"http://127.0.0.1:{port}/readyz"))
 
 
-def ray_probe(url: str, token: str) -> Callable[[], str | None]:
+def _ray_probe(url: str, token: str) -> Callable[[], str | None]:
     """Ready when the dashboard lists a node that is alive: only then has a job somewhere to run."""
     headers = {"Authorization": f"Bearer {token}"}
 
@@ -132,7 +135,7 @@ def ray_probe(url: str, token: str) -> Callable[[], str | None]:
     return probe
 
 
-def http_probe(url: str) -> Callable[[], str | None]:
+def _http_probe(url: str) -> Callable[[], str | None]:
     """Ready when the address answers with success."""
 
     def probe() -> str | None:

@@ -21,6 +21,18 @@ _SHOWN_LOG_LINES = 25
 _TAIL_BYTES = 16_384
 
 
+@dataclass(frozen=True)
+class Plan:
+    """A program to run and the question that shows it ready."""
+
+    title: str
+    """As people call it, at the start of a sentence."""
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    probe: Callable[[], str | None]
+    """None when the component is ready, otherwise one line that says what is missing."""
+
+
 @dataclass
 class Component:
     """A program of the stack, started in a process group of its own.
@@ -31,14 +43,10 @@ class Component:
 
     name: str
     """Short, for file names."""
-    title: str
-    """As people call it."""
-    command: Sequence[str]
-    environment: Mapping[str, str]
+    plan: Plan
     directory: Path
+    """Working directory."""
     log_path: Path
-    probe: Callable[[], str | None]
-    """None when the component is ready, otherwise one line that says what is missing."""
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _log_start: int = field(default=0, init=False)
 
@@ -53,9 +61,9 @@ class Component:
         with self.log_path.open("ab") as log:
             self._log_start = log.tell()
             self.process = subprocess.Popen(  # noqa: S603 - our own command line, no shell
-                self.command,
+                self.plan.command,
                 cwd=self.directory,
-                env=dict(self.environment),
+                env=dict(self.plan.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -69,10 +77,10 @@ class Component:
             ComponentFailed: the program ended, or the time is over.
         """
         deadline = time.monotonic() + timeout_seconds
-        while (missing := self.probe()) is not None:
+        while (missing := self.plan.probe()) is not None:
             self.check_alive("while starting")
             if time.monotonic() > deadline:
-                message = f"{self.title} was not ready within {timeout_seconds:.0f} s: {missing}"
+                message = f"{self.plan.title} was not ready within {timeout_seconds:.0f} s: {missing}"
                 raise ComponentFailed(message, self.log_path, self.log_end())
             time.sleep(_POLL_SECONDS)
 
@@ -85,7 +93,7 @@ class Component:
         code = None if self.process is None else self.process.poll()
         if code is not None:
             how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-            raise ComponentFailed(f"{self.title} stopped {when}, {how}", self.log_path, self.log_end())
+            raise ComponentFailed(f"{self.plan.title} stopped {when}, {how}", self.log_path, self.log_end())
 
     def kill(self) -> None:
         """SIGKILL to the whole group, now."""

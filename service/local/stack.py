@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -93,7 +94,9 @@ class LocalStack:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -152,8 +155,12 @@ class LocalStack:
             self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.log_directory.mkdir(exist_ok=True)
             self._held.enter_context(lock_home(self.home))
+            for log in self.log_directory.glob("*.log"):
+                log.replace(log.with_suffix(".log.1"))  # one run each, and the one before for comparison
         except OSError as error:
-            raise StackError(f"the folder {self.home} cannot be used: {error.strerror}; name another with --home") from error
+            raise StackError(
+                f"the folder {self.home} cannot be used: {error.strerror}; name another with --home"
+            ) from error
         left = read_left_state(self.home)
         if left is not None:
             # We hold the lock, so its supervisor died without stopping them.
@@ -179,7 +186,9 @@ class LocalStack:
             self._held.callback(shutil.rmtree, around, ignore_errors=True)
             if len(str(around / "ray")) + _SOCKET_BELOW <= _MAX_SOCKET_PATH:
                 return around / "ray"
-        raise StackError(f"the path of the temporary folder is too long for Ray's sockets: {around}; set TMPDIR to a shorter one")
+        raise StackError(
+            f"the path of the temporary folder is too long for Ray's sockets: {around}; set TMPDIR to a shorter one"
+        )
 
     def _component(self, name: str) -> Component:
         shared = components.shared_environment(
@@ -187,21 +196,18 @@ class LocalStack:
         )
         shared |= self.options.environment
         if name == "ray":
-            title, environment = "Ray", shared
-            command = components.ray_command(
-                self._ray_directory,
-                dashboard_port=self._ports["ray"],
+            plan = components.ray(
+                shared,
+                directory=self._ray_directory,
+                port=self._ports["ray"],
                 client_port=self._ports["ray_client"],
                 num_cpus=self.options.num_cpus,
+                token_path=self.ray_token_path,
             )
-            probe = components.ray_probe(self.ray_url, components.write_token(self.ray_token_path))
         elif name == "mlflow":
-            title, environment = "MLflow", components.mlflow_environment(shared)
-            command = components.mlflow_command(self.home, self._ports["mlflow"])
-            probe = components.http_probe(f"{self.mlflow_url}/health")
+            plan = components.mlflow(shared, home=self.home, port=self._ports["mlflow"])
         else:
-            title, command = "the service", components.service_command()
-            environment = components.service_environment(
+            plan = components.service(
                 shared,
                 home=self.home,
                 port=self._ports["service"],
@@ -209,10 +215,8 @@ class LocalStack:
                 mlflow_url=self.mlflow_url,
                 token_path=self.ray_token_path,
             )
-            probe = components.http_probe(f"{self.service_url}/readyz")
         # The home as working directory: in a checkout, `python -m` would prefer its folders to what is installed.
-        log_path = self.log_directory / f"{name}.log"
-        return Component(name, title, command, environment, self.home, log_path, probe)
+        return Component(name, plan, self.home, self.log_directory / f"{name}.log")
 
     def _start_component(self, name: str) -> None:
         component = self._component(name)
@@ -223,11 +227,9 @@ class LocalStack:
         started = time.monotonic()
         for name in names:
             self._components[name].wait_until_ready(self.options.start_timeout_seconds)
-            self._report(f"{self._components[name].title} is ready after {time.monotonic() - started:.1f} s")
+            self._report(f"{self._components[name].plan.title} is ready after {time.monotonic() - started:.1f} s")
 
     def _write_state(self) -> None:
-        import os
-
         state = StackState(
             stack_id=self.stack_id,
             pid=os.getpid(),
