@@ -50,7 +50,7 @@ def lease(
             if held.take(replacing=current):
                 break
         else:
-            report(f"waiting for {current.get('owner')}, which prepares the same")
+            report(f"waiting for {current.get('owner', 'another job')}, which prepares the same")
         if time.monotonic() - started > timeout_seconds:
             holder = (current or {}).get("owner", "nobody")
             raise ResourceError(
@@ -81,7 +81,7 @@ class _Watched:
         if current != self._seen:
             self._seen, self._since = current, time.monotonic()
         beat = current.get("heartbeat_at")
-        age = time.time() - beat if isinstance(beat, int | float) else float("inf")
+        age = time.time() - beat if isinstance(beat, int | float) else 0.0  # it is being written this moment
         return max(age, time.monotonic() - self._since) > self._stale_seconds
 
 

@@ -88,8 +88,11 @@ class RayLauncher:
 
     def capacity(self) -> Capacity | None:
         """What the living nodes have; None if Ray does not list them all."""
-        told = _mapping(self._send("GET", "/api/v0/nodes", params={"limit": _MAX_NODES}))
+        answer = self._send("GET", "/api/v0/nodes", params={"limit": _MAX_NODES})
+        if answer.status_code in (502, 503, 504):
+            raise _unavailable(answer)
         try:
+            told = _mapping(answer)
             listing = told["data"]["result"]
             nodes = [node for node in listing["result"] if node["state"] == "ALIVE"]
             if listing["num_after_truncation"] < listing["total"] or not nodes:
@@ -99,7 +102,7 @@ class RayLauncher:
                 num_cpus=sum(float(total.get("CPU", 0)) for total in totals),
                 num_gpus=sum(float(total.get("GPU", 0)) for total in totals),
             )
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (LauncherUnavailableError, KeyError, TypeError, ValueError, AttributeError):
             return None  # Ray changes what its dashboard says now and then; jobs are then accepted unseen
 
     def close(self) -> None:
@@ -134,7 +137,7 @@ def _job_path(submission_id: str) -> str:
 
 
 def _is_unheard_of(answer: httpx.Response) -> bool:
-    # Not just any 404: a proxy or a dashboard that is starting says it too, and an attempt given up for lost runs twice.
+    # Not just any 404: a proxy or a dashboard that is starting says it too, and an attempt thought lost runs twice.
     return answer.status_code == 404 and "does not exist" in answer.text
 
 

@@ -53,6 +53,17 @@ class JobQuery(Request):
     """`next_cursor` of the page before."""
 
 
+class LogQuery(Request):
+    """Which part of a log."""
+
+    attempt: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """The current one when absent; events begin with the first."""
+    tail: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Only so many lines from the end; not for events."""
+    follow: bool = False
+    """Send server-sent events until the job ends."""
+
+
 class Links(Answer):
     """Where else to look."""
 
@@ -78,7 +89,7 @@ class JobPublic(Answer):
     finished_at: AwareDatetime | None
     cancel_requested: bool
     progress: Progress | None
-    """The last that the current attempt said of itself."""
+    """The last that the job said of itself; its `attempt` tells which attempt spoke."""
     failure: JobFailure | None
     """Why the job failed; while it runs, why the attempt before did."""
     result: JobResult | None

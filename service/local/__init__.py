@@ -7,15 +7,15 @@
 says what each child is told, `stack` starts and stops them together, `state` tells other commands where they are.
 """
 
-from service.local.errors import AlreadyRunning, ComponentFailed, PortInUse, StackError
+from service.local.errors import AlreadyRunningError, ComponentFailedError, PortInUseError, StackError
 from service.local.stack import LocalStack, StackOptions
 from service.local.state import StackState, default_home, read_state
 
 __all__ = [
-    "AlreadyRunning",
-    "ComponentFailed",
+    "AlreadyRunningError",
+    "ComponentFailedError",
     "LocalStack",
-    "PortInUse",
+    "PortInUseError",
     "StackError",
     "StackOptions",
     "StackState",

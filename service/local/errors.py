@@ -1,9 +1,9 @@
 """Why the embedded stack does not run.
 
 StackError
-├── AlreadyRunning
-├── PortInUse
-└── ComponentFailed
+├── AlreadyRunningError
+├── PortInUseError
+└── ComponentFailedError
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class StackError(Exception):
     """The stack cannot start or has stopped; the message says what to do."""
 
 
-class AlreadyRunning(StackError):
+class AlreadyRunningError(StackError):
     """Another stack runs with the same home."""
 
     def __init__(self, home: Path, service_url: str | None) -> None:
@@ -25,7 +25,7 @@ class AlreadyRunning(StackError):
         )
 
 
-class PortInUse(StackError):
+class PortInUseError(StackError):
     """A port that was asked for belongs to another program."""
 
     def __init__(self, port: int, title: str, option: str) -> None:
@@ -36,7 +36,7 @@ class PortInUse(StackError):
         )
 
 
-class ComponentFailed(StackError):
+class ComponentFailedError(StackError):
     """A component stopped by itself or did not become ready in time."""
 
     def __init__(self, message: str, log_path: Path, log_end: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 
-from service.local.errors import PortInUse
+from service.local.errors import PortInUseError
 
 # Below the range outgoing connections take theirs from (32768 up on Linux): a port given up for the seconds of a
 # restart must still be free afterwards, and Ray opens connections all the time.
@@ -29,11 +29,11 @@ def claim_port(wanted: int, title: str, option: str, taken: set[int]) -> int:
     """The wanted port, or a free one for 0. It is added to `taken`, whose ports are not given again.
 
     Raises:
-        PortInUse: the wanted port is not free.
+        PortInUseError: the wanted port is not free.
     """
     if wanted:
         if wanted in taken or not is_free(wanted):
-            raise PortInUse(wanted, title, option)
+            raise PortInUseError(wanted, title, option)
         port = wanted
     else:
         port = _free_port(taken)
@@ -47,4 +47,4 @@ def _free_port(taken: set[int]) -> int:
         port = rng.choice(_CANDIDATES)
         if port not in taken and is_free(port):
             return port
-    raise PortInUse(_CANDIDATES.start, f"any component (up to {_CANDIDATES.stop - 1})", "--service-port")
+    raise PortInUseError(_CANDIDATES.start, f"any component (up to {_CANDIDATES.stop - 1})", "--service-port")

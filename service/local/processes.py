@@ -7,10 +7,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from service.local.errors import ComponentFailed
+from service.local.errors import ComponentFailedError
 
 STACK_ID_VARIABLE = "ELECTRA_STACK_ID"
 """Inherited by every process below a stack, whatever session or group it moves to: how the sweep knows them."""
@@ -74,26 +75,26 @@ class Component:
         """Return once the probe is content.
 
         Raises:
-            ComponentFailed: the program ended, or the time is over.
+            ComponentFailedError: the program ended, or the time is over.
         """
         deadline = time.monotonic() + timeout_seconds
         while (missing := self.plan.probe()) is not None:
             self.check_alive("while starting")
             if time.monotonic() > deadline:
                 message = f"{self.plan.title} was not ready within {timeout_seconds:.0f} s: {missing}"
-                raise ComponentFailed(message, self.log_path, self.log_end())
+                raise ComponentFailedError(message, self.log_path, self.log_end())
             time.sleep(_POLL_SECONDS)
 
     def check_alive(self, when: str = "by itself") -> None:
         """Do nothing while the program runs.
 
         Raises:
-            ComponentFailed: it has ended.
+            ComponentFailedError: it has ended.
         """
         code = None if self.process is None else self.process.poll()
         if code is not None:
             how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-            raise ComponentFailed(f"{self.plan.title} stopped {when}, {how}", self.log_path, self.log_end())
+            raise ComponentFailedError(f"{self.plan.title} stopped {when}, {how}", self.log_path, self.log_end())
 
     def kill(self) -> None:
         """SIGKILL to the whole group, now."""
@@ -108,10 +109,8 @@ class Component:
             return
         if self.process.poll() is None:
             self.process.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout=grace_seconds)
-            except subprocess.TimeoutExpired:
-                pass
         self.kill()
 
     def log_end(self) -> str:
@@ -181,7 +180,5 @@ def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError, PermissionError):  # nobody is left; macOS says EPERM when only zombies are
         os.killpg(leader, number)
-    except (ProcessLookupError, PermissionError):
-        pass  # nobody is left; macOS says EPERM when only zombies are

@@ -131,7 +131,7 @@ class LocalStack:
         """Do nothing while all three run.
 
         Raises:
-            ComponentFailed: one has ended.
+            ComponentFailedError: one has ended.
         """
         for component in self._components.values():
             component.check_alive()
@@ -144,7 +144,7 @@ class LocalStack:
         """Start the service again, on the same port and the same data.
 
         Raises:
-            ComponentFailed: it did not come up.
+            ComponentFailedError: it did not come up.
         """
         self._start_component("service")
         self._wait_for("service")
@@ -176,7 +176,7 @@ class LocalStack:
             "ray": ports.claim_port(options.ray_port, "Ray's dashboard", "--ray-port", taken),
             "ray_client": ports.claim_port(0, "Ray's client server", "--ray-port", taken),
         }
-        self._ray_directory = self._temporary_directory()
+        self._temporary = self._temporary_directory()
 
     def _temporary_directory(self) -> Path:
         # Sockets need a short path, which a home need not have; Ray opens its own folder to all, so that the one
@@ -185,7 +185,7 @@ class LocalStack:
             around = Path(tempfile.mkdtemp(prefix="electra-", dir=parent))
             self._held.callback(shutil.rmtree, around, ignore_errors=True)
             if len(str(around / "ray")) + _SOCKET_BELOW <= _MAX_SOCKET_PATH:
-                return around / "ray"
+                return around
         raise StackError(
             f"the path of the temporary folder is too long for Ray's sockets: {around}; set TMPDIR to a shorter one"
         )
@@ -194,11 +194,12 @@ class LocalStack:
         shared = components.shared_environment(
             self.stack_id, mlflow_url=self.mlflow_url, storage_uri=self.storage_uri, token_path=self.ray_token_path
         )
-        shared |= self.options.environment
+        # What killed processes leave in their temporary folder goes with the stack.
+        shared |= {"TMPDIR": str(self._temporary), **self.options.environment}
         if name == "ray":
             plan = components.ray(
                 shared,
-                directory=self._ray_directory,
+                directory=self._temporary / "ray",
                 port=self._ports["ray"],
                 client_port=self._ports["ray_client"],
                 num_cpus=self.options.num_cpus,

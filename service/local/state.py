@@ -9,7 +9,7 @@ from typing import IO
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from service.local.errors import AlreadyRunning
+from service.local.errors import AlreadyRunningError
 
 STATE_FILE = "stack.json"
 _LOCK_FILE = "stack.lock"
@@ -77,7 +77,7 @@ def lock_home(home: Path) -> IO[bytes]:
     """Keep other stacks out of a home for as long as the file returned is open, even if we are killed.
 
     Raises:
-        AlreadyRunning: another stack holds it.
+        AlreadyRunningError: another stack holds it.
     """
     lock = (home / _LOCK_FILE).open("ab")
     try:
@@ -85,5 +85,5 @@ def lock_home(home: Path) -> IO[bytes]:
     except OSError as error:
         lock.close()
         state = read_state(home)
-        raise AlreadyRunning(home, state.service_url if state else None) from error
+        raise AlreadyRunningError(home, state.service_url if state else None) from error
     return lock

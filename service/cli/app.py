@@ -1,0 +1,29 @@
+"""All commands, by name."""
+
+from __future__ import annotations
+
+import typer
+
+from service.cli import demo, jobs, models, plan, stack, submit
+from service.cli.console import ReadableErrors
+
+app = typer.Typer(
+    cls=ReadableErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Pretrain text encoders with replaced-token detection.\n\n"
+    "Exit codes: 0 done, 1 a job or a component failed, 2 the input is wrong, 3 the service cannot be reached, "
+    "4 the service refused, 130 interrupted.",
+)
+app.command()(demo.demo)
+app.command()(stack.up)
+app.command()(submit.submit)
+app.command()(plan.plan)
+app.command("jobs")(jobs.list_jobs)
+app.command()(jobs.show)
+app.command()(jobs.logs)
+app.command()(jobs.cancel)
+app.command()(models.models)
+app.command()(stack.serve)

@@ -1,0 +1,90 @@
+"""What all commands share: where they print, how they fail, and the options they have in common."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from pipelines.specs.parsing import SpecError
+from service.client import ApiError, ClientError, UnexpectedAnswerError, UnreachableError
+from service.local import StackError
+
+FAILED = 1
+WRONG_INPUT = 2
+UNREACHABLE = 3
+REFUSED = 4
+INTERRUPTED = 130
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", envvar="ELECTRA_URL", help="Address of the service; that of the running stack by default."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+class InputError(Exception):
+    """Something on the command line cannot be used."""
+
+
+class ReadableErrors(TyperGroup):
+    """Turns the errors people can do something about into sentences and exit codes."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except SpecError as error:
+            lines = ["The spec is not valid:", *(f"  {problem}" for problem in error.problems)]
+            code = WRONG_INPUT
+        except InputError as error:
+            lines, code = [str(error)], WRONG_INPUT
+        except ApiError as error:
+            lines, code = _refusal(error), REFUSED
+        except UnreachableError as error:
+            lines = [
+                _sentence(str(error)),
+                "Start one here with:  electra up",
+                "or name another with --url or ELECTRA_URL.",
+            ]
+            code = UNREACHABLE
+        except (UnexpectedAnswerError, ClientError) as error:
+            lines, code = [_sentence(str(error))], UNREACHABLE
+        except StackError as error:
+            lines, code = [_sentence(str(error))], FAILED
+        except BrokenPipeError:
+            # The reader has gone, as after `| head`. Its complaint at our exit would be one line too many.
+            sys.stderr.close()
+            raise typer.Exit(0) from None
+        for line in lines:
+            stderr().print(line, markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(code)
+
+
+def stdout() -> Console:
+    """The console of results. Made anew, as tests and pipes exchange the stream."""
+    return Console(highlight=False)
+
+
+def stderr() -> Console:
+    """The console of everything that is not the result."""
+    return Console(stderr=True, highlight=False)
+
+
+def _refusal(error: ApiError) -> list[str]:
+    problem = error.problem
+    lines = [_sentence(problem.detail or problem.title)]
+    for item in problem.errors:
+        # `/spec/training/seed` is the field people know as training.seed.
+        field = item.pointer.removeprefix("/spec").strip("/").replace("/", ".")
+        value = "" if item.value is None else f" (got {item.value})"
+        lines.append(f"  {field or 'spec'}: {item.rule}{value}")
+    lines.append(f"({problem.code}, status {problem.status}, request {problem.request_id})")
+    return lines
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,93 @@
+"""From what stands on the command line to spec documents and addresses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipelines.specs.parsing import MAX_SPEC_BYTES, parse_document
+from pipelines.specs.presets import PRESETS
+from service.cli.console import InputError
+from service.client import ElectraClient, UnreachableError
+from service.local import StackState, default_home, read_state
+
+SpecArgument = Annotated[str, typer.Argument(help="A YAML or JSON file, - for standard input, or a preset's name.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Override one field, such as training.seed=7. May be repeated."),
+]
+
+
+def read_spec_document(source: str) -> dict[str, Any]:
+    """The document of a file, of standard input, or the one that asks for a preset.
+
+    Paths in it that are relative are taken from here, where the user wrote them: the job runs elsewhere.
+
+    Raises:
+        InputError: there is no such file or preset.
+        SpecError: the file is not a spec document.
+    """
+    if source == "-":
+        return absolute_paths(parse_document(sys.stdin.buffer.read(MAX_SPEC_BYTES + 1)))
+    path = Path(source)
+    if source in PRESETS and not path.is_file():
+        return {"kind": "pretrain", "preset": source}
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_SPEC_BYTES + 1)
+    except OSError as error:
+        presets = ", ".join(PRESETS)
+        raise InputError(f"{source} cannot be read: {error.strerror}. A spec is a file or one of {presets}.") from error
+    return absolute_paths(parse_document(text))
+
+
+def absolute_paths(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with local files of corpus and tokenizer named from the root. What has another form than a spec
+    should have is left for the check to name.
+    """
+    result = dict(document)
+    corpus, tokenizer = result.get("corpus"), result.get("tokenizer")
+    if isinstance(corpus, dict) and isinstance(corpus.get("sources"), list):
+        result["corpus"] = {**corpus, "sources": [_absolute_source(source) for source in corpus["sources"]]}
+    if isinstance(tokenizer, dict) and isinstance(tokenizer.get("uri"), str):
+        result["tokenizer"] = {**tokenizer, "uri": _absolute(tokenizer["uri"])}
+    return result
+
+
+def open_client(url: str | None) -> ElectraClient:
+    """The service of `--url`, of `ELECTRA_URL`, or of the stack that runs here.
+
+    Raises:
+        UnreachableError: none is named and none runs.
+    """
+    if url:
+        return ElectraClient(url)
+    state = running_stack()
+    if state is None:
+        raise UnreachableError(f"no service is named and no stack runs with {default_home()}")
+    return ElectraClient(state.service_url)
+
+
+def running_stack() -> StackState | None:
+    """The stack of `ELECTRA_HOME`, if it runs."""
+    return read_state(default_home())
+
+
+def _absolute_source(source: object) -> object:
+    if not isinstance(source, dict) or "uris" not in source:
+        return source
+    uris = source["uris"]
+    if isinstance(uris, str):
+        return {**source, "uris": _absolute(uris)}
+    if isinstance(uris, list):
+        return {**source, "uris": [_absolute(uri) if isinstance(uri, str) else uri for uri in uris]}
+    return source
+
+
+def _absolute(uri: str) -> str:
+    # Not resolved: a glob must stay one, and a link may be what is meant to change.
+    return uri if not uri or "://" in uri else str(Path(uri).expanduser().absolute())

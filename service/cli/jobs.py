@@ -1,0 +1,91 @@
+"""`electra jobs`, `show`, `logs`, `cancel`: what became of the jobs."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from service.cli.console import INTERRUPTED, JsonOption, UrlOption, stderr, stdout
+from service.cli.inputs import open_client
+from service.cli.render import figures_table, job_table, jobs_table, marked_sentence, sentence_legend
+from service.states import JobState
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as `electra jobs` lists it.")]
+
+
+def list_jobs(
+    state: Annotated[list[JobState] | None, typer.Option(case_sensitive=False, help="Only these. Repeatable.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only jobs of this name.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many at most.")] = 50,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs, newest first."""
+    with open_client(url) as client:
+        page = client.jobs(state or (), name=name, limit=limit)
+    if as_json:
+        typer.echo(page.model_dump_json(indent=2, by_alias=True))
+        return
+    if not page.items:
+        typer.echo("No jobs. Submit one with:  electra submit tiny --follow")
+        return
+    stdout().print(jobs_table(page.items))
+    if page.next_cursor is not None:
+        stderr().print(f"There are more than {limit}: see them with --limit or --state.", markup=False)
+
+
+def show(job: JobArgument, url: UrlOption = None, as_json: JsonOption = False) -> None:
+    """Show one job: state, figures, links, and its resolved spec."""
+    import yaml
+
+    with open_client(url) as client:
+        found = client.job(job)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2, by_alias=True))
+        return
+    console = stdout()
+    console.print(job_table(found))
+    if found.failure is not None:
+        console.print(f"\nattempt {found.failure.attempt} failed ({found.failure.code}):", style="red", markup=False)
+        for line in (found.failure.message, *found.failure.details):
+            console.print(f"  {line}", markup=False, soft_wrap=True)
+    if found.result is not None and found.result.evaluation:
+        console.print(figures_table(found.result))
+    if found.result is not None and found.result.example:
+        console.print(marked_sentence(found.result.example))
+        console.print(sentence_legend(found.result.example), style="dim", markup=False)
+    typer.echo("\n" + yaml.safe_dump(found.spec, sort_keys=False, allow_unicode=True, width=110).rstrip())
+
+
+def logs(
+    job: JobArgument,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="The last one by default.")] = None,
+    url: UrlOption = None,
+) -> None:
+    """Print what a job has written."""
+    with open_client(url) as client:
+        if not follow:
+            typer.echo(client.logs(job, attempt=attempt), nl=False)
+            return
+        try:
+            for line in client.follow_logs(job, attempt=attempt):
+                typer.echo(line.text)
+        except KeyboardInterrupt:
+            stderr().print(f"\nStopped following; the job goes on. Again:  electra logs -f {job}", markup=False)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def cancel(job: JobArgument, url: UrlOption = None, as_json: JsonOption = False) -> None:
+    """Ask a job to stop; it keeps its last checkpoint."""
+    with open_client(url) as client:
+        found = client.cancel(job)
+    if as_json:
+        typer.echo(json.dumps({"job_id": found.job_id, "state": found.state}))
+        return
+    if found.state is JobState.CANCELLED:
+        typer.echo(f"{found.job_id} is cancelled.")
+    else:
+        typer.echo(f"{found.job_id} is asked to stop (now {found.state}). Watch it with:  electra show {found.job_id}")

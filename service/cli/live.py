@@ -1,0 +1,158 @@
+"""A job on a terminal: a bar per stage, and the latest figures below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from pipelines.specs import documents
+from service.cli.render import duration, quantity, state_text
+from service.schemas import JobPublic
+from service.states import JobState
+
+STAGES: tuple[documents.Stage, ...] = ("prepare", "train", "evaluate", "record")
+_REFRESHES_PER_SECOND = 4
+
+
+class LiveView:
+    """Redraws the same lines; what it is told beside scrolls above them."""
+
+    def __init__(self, console: Console) -> None:
+        self._job: JobPublic | None = None
+        self._attempt = 0
+        self._bars = Progress(
+            SpinnerColumn(finished_text="✓"),
+            TextColumn("{task.description:<8}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            console=console,
+            expand=True,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._add_bars()
+        # Its own lines only: output of other programs is not ours to catch.
+        self._live = Live(
+            get_renderable=self._draw,
+            console=console,
+            refresh_per_second=_REFRESHES_PER_SECOND,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def note(self, line: str) -> None:
+        """A line above the bars."""
+        self._live.console.print(line, markup=False, soft_wrap=True)
+
+    def update(self, job: JobPublic) -> None:
+        """Move the bars."""
+        before, self._job = self._job, job
+        if job.failure is not None and not job.state.is_terminal and (before is None or before.failure != job.failure):
+            self.note(f"attempt {job.failure.attempt} failed: {job.failure.message}")
+        told = job.progress
+        if told is not None:
+            if told.attempt != self._attempt and self._attempt:
+                self._add_bars()
+            self._attempt = told.attempt
+            self._move_bars(told)
+        if job.state is JobState.SUCCEEDED:
+            for task in self._tasks.values():
+                self._finish(task)
+        elif job.state.is_terminal:
+            for task in self._tasks.values():
+                self._bars.stop_task(task)
+
+    def _add_bars(self) -> None:
+        for task in self._tasks.values():
+            self._bars.remove_task(task)
+        self._tasks = {stage: self._bars.add_task(stage, total=1.0, start=False, note="") for stage in STAGES}
+
+    def _move_bars(self, told: documents.Progress) -> None:
+        if told.stage not in self._tasks:
+            return
+        for stage in STAGES:
+            task = self._tasks[stage]
+            if stage == told.stage:
+                self._start(task)
+                self._bars.update(task, total=_total(told), completed=_done(told), note=_note(told))
+                return
+            self._finish(task)
+
+    def _start(self, task: TaskID) -> None:
+        if self._bars.tasks[self._bars.task_ids.index(task)].start_time is None:
+            self._bars.start_task(task)
+
+    def _finish(self, task: TaskID) -> None:
+        self._start(task)
+        self._bars.update(task, total=1.0, completed=1.0, note="")
+        self._bars.stop_task(task)
+
+    def _draw(self) -> RenderableType:
+        lines: list[RenderableType] = [self._bars.get_renderable()]
+        if self._job is not None:
+            lines.append(_status(self._job))
+            if self._job.progress is not None:
+                told = self._job.progress
+                if told.losses:
+                    lines.append(_figures("losses  ", told.losses))
+                if told.evaluation:
+                    lines.append(_figures("held out", told.evaluation))
+        return Group(*lines)
+
+
+def _status(job: JobPublic) -> Text:
+    text = Text.assemble(("job      ", "dim"), f"{job.job_id}  {job.name}  ", state_text(job.state))
+    if job.attempt > 1:
+        text.append(f"  attempt {job.attempt}", style="yellow")
+    return text
+
+
+def _figures(title: str, figures: Mapping[str, float]) -> Text:
+    text = Text(f"{title} ", style="dim")
+    for name, value in figures.items():
+        text.append(f"{name.replace('_', ' ')} ", style="dim")
+        text.append(f"{value:.4g}  ", style="bold")
+    return text
+
+
+def _total(told: documents.Progress) -> float | None:
+    """None draws a bar that only says that something is going on."""
+    return 1.0 if told.fraction is not None or _share_of_steps(told) is not None else None
+
+
+def _done(told: documents.Progress) -> float:
+    share = _share_of_steps(told)
+    return share if share is not None else told.fraction or 0.0
+
+
+def _share_of_steps(told: documents.Progress) -> float | None:
+    if told.stage != "train" or told.step is None or not told.num_train_steps:
+        return None
+    return told.step / told.num_train_steps
+
+
+def _note(told: documents.Progress) -> str:
+    if told.stage != "train" or told.step is None:
+        return told.message
+    parts = [f"{told.step:,}/{told.num_train_steps or 0:,} steps"]
+    if told.tokens_per_second is not None:
+        parts.append(f"{quantity(round(told.tokens_per_second))} tokens/s")
+    if told.eta_seconds is not None:
+        parts.append(f"{duration(told.eta_seconds)} left")
+    return ", ".join(parts)

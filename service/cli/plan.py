@@ -1,0 +1,49 @@
+"""`electra plan`: what a job will be and cost. Needs no service."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+
+from service.cli.console import JsonOption, stdout
+from service.cli.inputs import SetOption, SpecArgument, read_spec_document
+from service.cli.render import quantity
+
+
+def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    """Print the resolved spec, the size of both networks, FLOPs and memory. Starts nothing."""
+    import yaml
+    from rich.syntax import Syntax
+    from rich.table import Table
+
+    from pipelines.specs.parsing import resolve_spec
+    from pipelines.specs.plan import plan_job
+
+    planned = plan_job(resolve_spec(read_spec_document(spec), overrides or ())).model_dump(mode="json")
+    if as_json:
+        typer.echo(json.dumps(planned, indent=2, ensure_ascii=False))
+        return
+    text = yaml.safe_dump(planned.pop("spec"), sort_keys=False, allow_unicode=True, width=110)
+    console = stdout()
+    if console.is_terminal:
+        console.print(Syntax(text.rstrip(), "yaml", background_color="default"))
+    else:
+        typer.echo(text)
+    table = Table(title="Plan", title_justify="left", show_header=False)
+    table.add_column("what")
+    table.add_column("how much", justify="right")
+    for key, value in planned.items():
+        table.add_row(key.replace("_", " "), _shown(key, value))
+    console.print(table)
+
+
+def _shown(key: str, value: Any) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if "bytes" in key:
+        return f"{value / 2**20:,.0f} MiB"
+    return quantity(value)

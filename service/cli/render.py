@@ -1,0 +1,147 @@
+"""Jobs, figures and sentences as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from rich.table import Table
+from rich.text import Text
+
+from pipelines.specs.documents import ExampleToken, JobResult
+from service.schemas import JobDetail, JobPublic
+from service.states import JobState
+
+STATE_STYLES = {
+    JobState.SUCCEEDED: "green",
+    JobState.FAILED: "red",
+    JobState.RUNNING: "cyan",
+    JobState.CANCELLED: "yellow",
+}
+_REPLACED_FROM = 0.5
+_DOUBTFUL_FROM = 0.25
+_NO_SPACE_BEFORE = frozenset(".,;:!?)]}%'’”")
+_NO_SPACE_AFTER = frozenset("([{$“‘")
+
+
+def quantity(value: float) -> str:
+    """A count with its thousands apart; a very large or broken one in short."""
+    if abs(value) >= 1e12:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
+
+
+def duration(seconds: float | None) -> str:
+    """Hours, minutes and seconds, such as 1:02:03."""
+    if seconds is None:
+        return "–"
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def moment(at: datetime | None) -> str:
+    """A time in this machine's zone."""
+    return "–" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def state_text(state: JobState) -> Text:
+    """A state in its colour."""
+    return Text(state.value, style=STATE_STYLES.get(state, ""))
+
+
+def progress_text(job: JobPublic) -> str:
+    """Where a job is, in a few words."""
+    told = job.progress
+    if job.state.is_terminal or told is None:
+        return ""
+    if told.step is not None and told.num_train_steps:
+        return f"{told.stage} {told.step:,}/{told.num_train_steps:,}, {duration(told.eta_seconds)} left"
+    share = "" if told.fraction is None else f" {told.fraction:.0%}"
+    return f"{told.stage}{share}"
+
+
+def jobs_table(jobs: Iterable[JobPublic]) -> Table:
+    """One line a job."""
+    table = Table()
+    for column in ("job", "name", "state", "attempt", "created", "progress"):
+        table.add_column(column, no_wrap=column in ("job", "state", "created"))
+    for job in jobs:
+        table.add_row(
+            job.job_id, job.name, state_text(job.state), str(job.attempt), moment(job.created_at), progress_text(job)
+        )
+    return table
+
+
+def job_table(job: JobDetail) -> Table:
+    """Everything worth seeing of one job but its spec and its figures."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    rows: list[tuple[str, str | Text]] = [
+        ("job", job.job_id),
+        ("name", job.name),
+        ("state", state_text(job.state)),
+        ("attempt", str(job.attempt)),
+        ("created", moment(job.created_at)),
+        ("started", moment(job.started_at)),
+        ("finished", moment(job.finished_at)),
+        ("progress", progress_text(job)),
+        ("MLflow", job.links.mlflow or ""),
+        ("Ray", job.links.ray or ""),
+        ("spec sha256", job.spec_sha256),
+    ]
+    for name, value in rows:
+        if str(value):
+            table.add_row(name, value)
+    return table
+
+
+def figures_table(result: JobResult) -> Table:
+    """Held-out figures beside what no learning would score."""
+    table = Table(title="On held-out text", title_justify="left")
+    table.add_column("figure")
+    table.add_column("this model", justify="right")
+    table.add_column("without learning", justify="right")
+    for name, value in result.evaluation.items():
+        baseline = result.baselines.get(name)
+        table.add_row(name.replace("_", " "), f"{value:.4g}", "" if baseline is None else f"{baseline:.4g}")
+    for name, value in result.baselines.items():
+        if name not in result.evaluation:
+            table.add_row(name.replace("_", " "), "", f"{value:.4g}")
+    return table
+
+
+def marked_sentence(tokens: Iterable[ExampleToken]) -> Text:
+    """A corrupted sentence: in brackets and red what the discriminator takes for replaced, yellow where it doubts,
+    and behind what really was replaced the original in parentheses.
+    """
+    text = Text()
+    last = ""
+    for one in tokens:
+        shown, is_piece = one.token.removeprefix("##"), one.token.startswith("##")
+        if text and not is_piece and shown not in _NO_SPACE_BEFORE and last not in _NO_SPACE_AFTER:
+            text.append(" ")
+        if one.replaced_probability >= _REPLACED_FROM:
+            text.append(f"[{shown}]", style="bold red")
+        elif one.replaced_probability >= _DOUBTFUL_FROM:
+            text.append(shown, style="yellow")
+        else:
+            text.append(shown)
+        if one.token != one.original:
+            text.append(f"({one.original.removeprefix('##')})", style="dim")
+        last = shown
+    return text
+
+
+def sentence_legend(tokens: Iterable[ExampleToken]) -> str:
+    """How well the marks fit, in one line."""
+    tokens = tuple(tokens)
+    replaced = [one for one in tokens if one.token != one.original]
+    marked = [one for one in tokens if one.replaced_probability >= _REPLACED_FROM]
+    right = [one for one in marked if one.token != one.original]
+    return (
+        "[marked]: taken for replaced; (original) behind what was replaced. "
+        f"{len(replaced)} of {len(tokens)} tokens were replaced; "
+        f"{len(marked)} are marked, {len(right)} of them rightly."
+    )

@@ -1,0 +1,242 @@
+"""A typed client of the service, for programs and for the command line."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from service.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem
+from service.server_events import ServerEvent, parse_events, stream_lines
+from service.states import JobState
+
+if TYPE_CHECKING:
+    from pipelines.specs.plan import JobPlan
+
+_RETRY_DELAYS_SECONDS = (0.2, 0.5, 1.0, 2.0)
+_STREAM_RETRY_SECONDS = 1.0
+# Between two signs of life on a stream; the service sends one every 15 s.
+_STREAM_SILENCE_SECONDS = 60.0
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class ClientError(Exception):
+    """The service could not do what it was asked; the message is for people."""
+
+
+class UnreachableError(ClientError):
+    """No answer: nothing listens there, or the connection broke or took too long."""
+
+
+class UnexpectedAnswerError(ClientError):
+    """An answer that is not this service's: another program's, or another version's."""
+
+
+class ApiError(ClientError):
+    """The service refused, and said why."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.status = problem.status
+        self.code = problem.code
+        super().__init__(problem.detail or problem.title)
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A piece of a job's log as it is followed."""
+
+    text: str
+    event_id: str | None
+    """Give it as `last_event_id` to go on from here."""
+
+
+class ElectraClient:
+    """The service at one address. Calls that change nothing twice are repeated when the connection fails.
+
+    Raises from every method:
+        UnreachableError: no answer.
+        ApiError: the service refused.
+    """
+
+    def __init__(
+        self, base_url: str, *, timeout_seconds: float = 30.0, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        # A proxy of the environment has no way to our loopback address.
+        is_local = urlsplit(self.base_url).hostname in _LOOPBACK_NAMES
+        if urlsplit(self.base_url).scheme not in ("http", "https"):
+            raise ClientError(f"the address of the service must start with http:// or https://, got {base_url!r}")
+        self._http = httpx.Client(
+            base_url=self.base_url,
+            timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, 10.0)),
+            trust_env=not is_local,
+            transport=transport,
+            headers={"User-Agent": "electra-client"},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+
+    def submit(
+        self, spec: Mapping[str, Any], overrides: Sequence[str] = (), *, idempotency_key: str | None = None
+    ) -> JobPublic:
+        """Hand in a job. The key makes repeating safe: one is made up unless given."""
+        body = {"spec": dict(spec), "overrides": list(overrides)}
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return self._read(JobPublic, self._call("POST", "/v1/jobs", is_safe=True, json=body, headers=headers))
+
+    def plan(self, spec: Mapping[str, Any], overrides: Sequence[str] = ()) -> JobPlan:
+        """The resolved spec and what it will cost; starts nothing."""
+        from pipelines.specs.plan import JobPlan  # here: no other call needs the reckoning
+
+        body = {"spec": dict(spec), "overrides": list(overrides)}
+        return self._read(JobPlan, self._call("POST", "/v1/jobs:plan", is_safe=True, json=body))
+
+    def jobs(
+        self, states: Sequence[JobState] = (), *, name: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> JobPage:
+        """One page of jobs, newest first."""
+        query: dict[str, Any] = {"limit": limit, "state": [state.value for state in states]}
+        query |= {key: value for key, value in (("name", name), ("cursor", cursor)) if value is not None}
+        return self._read(JobPage, self._get("/v1/jobs", params=query))
+
+    def iter_jobs(self, states: Sequence[JobState] = (), *, name: str | None = None) -> Iterator[JobPublic]:
+        """All jobs, newest first, page by page."""
+        cursor = None
+        while True:
+            page = self.jobs(states, name=name, limit=200, cursor=cursor)
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def job(self, job_id: str) -> JobDetail:
+        """One job, with its spec."""
+        return self._read(JobDetail, self._get(f"/v1/jobs/{_segment(job_id)}"))
+
+    def cancel(self, job_id: str) -> JobPublic:
+        """Ask a job to stop. It stops at its next step, and its state says when it has."""
+        return self._read(JobPublic, self._call("POST", f"/v1/jobs/{_segment(job_id)}/cancel", is_safe=False))
+
+    def logs(self, job_id: str, *, attempt: int | None = None) -> str:
+        """What a job has written so far: its last attempt, unless another is named."""
+        return self._get(f"/v1/jobs/{_segment(job_id)}/logs", params=_attempt(attempt)).text
+
+    def follow_logs(
+        self, job_id: str, *, attempt: int | None = None, last_event_id: str | None = None
+    ) -> Iterator[LogLine]:
+        """What a job writes, as it writes it, until it ends. Goes on where it was after a broken connection."""
+        failures = 0
+        while True:
+            try:
+                for event in self._stream(job_id, attempt, last_event_id):
+                    failures = 0
+                    last_event_id = event.event_id or last_event_id
+                    if event.name == "end":
+                        return
+                    if event.name in ("message", "log"):
+                        yield LogLine(event.data, last_event_id)
+            except UnreachableError:
+                failures += 1
+                if failures > len(_RETRY_DELAYS_SECONDS):
+                    raise
+            # The stream broke, or ended without saying that the log has: ask for the rest.
+            time.sleep(_STREAM_RETRY_SECONDS)
+
+    def presets(self) -> tuple[Preset, ...]:
+        """Whole specs by name."""
+        return self._read(PresetList, self._get("/v1/presets")).items
+
+    def ready(self) -> bool:
+        """Whether the service answers and has all it needs. Never raises `UnreachableError`."""
+        try:
+            answer = self._http.get("/readyz")
+        except httpx.HTTPError:
+            return False
+        return answer.is_success and self._read(Health, answer).status == "ok"
+
+    def _stream(self, job_id: str, attempt: int | None, last_event_id: str | None) -> Iterator[ServerEvent]:
+        headers = {"Accept": "text/event-stream"}
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = last_event_id
+        url = f"/v1/jobs/{_segment(job_id)}/logs"
+        timeout = httpx.Timeout(_STREAM_SILENCE_SECONDS, connect=10.0)
+        params = {**_attempt(attempt), "follow": "true"}
+        try:
+            with self._http.stream("GET", url, params=params, headers=headers, timeout=timeout) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    self._refuse(answer)
+                yield from parse_events(stream_lines(answer.iter_text()))
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+
+    def _get(self, path: str, params: Mapping[str, Any] | None = None) -> httpx.Response:
+        return self._call("GET", path, is_safe=True, params=params)
+
+    def _call(self, method: str, path: str, *, is_safe: bool, **request: Any) -> httpx.Response:
+        """One answer of success; calls that are safe to repeat are, when none came or the service says "not now"."""
+        delays = iter(_RETRY_DELAYS_SECONDS)
+        while True:
+            delay = next(delays, None)
+            try:
+                answer = self._http.request(method, path, **request)
+            except httpx.HTTPError as error:
+                # A connection that was never made carried no request: any call may be repeated then.
+                if delay is None or not (is_safe or isinstance(error, httpx.ConnectError)):
+                    raise self._unreachable(error) from error
+            else:
+                if answer.is_success:
+                    return answer
+                if delay is None or not is_safe or answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                    self._refuse(answer)
+            time.sleep(delay or 0.0)
+
+    def _unreachable(self, error: httpx.HTTPError) -> UnreachableError:
+        why = "took too long to answer" if isinstance(error, httpx.TimeoutException) else f"does not answer ({error})"
+        return UnreachableError(f"the service at {self.base_url} {why}")
+
+    def _refuse(self, answer: httpx.Response) -> NoReturn:
+        try:
+            problem = Problem.model_validate_json(answer.content)
+        except ValidationError as error:
+            raise UnexpectedAnswerError(
+                f"{self.base_url} answered {answer.status_code} without a problem document: is it this service?"
+            ) from error
+        raise ApiError(problem)
+
+    def _read(self, model: type[Model], answer: httpx.Response) -> Model:
+        try:
+            return model.model_validate_json(answer.content)
+        except ValidationError as error:
+            raise UnexpectedAnswerError(
+                f"{self.base_url} gave an answer that is no {model.__name__}: is it this service, in this version?"
+            ) from error
+
+
+def _attempt(attempt: int | None) -> dict[str, Any]:
+    return {} if attempt is None else {"attempt": attempt}
+
+
+def _segment(job_id: str) -> str:
+    """A job id as part of a path: whatever it holds, it names nothing else."""
+    return quote(job_id, safe="")

@@ -1,0 +1,44 @@
+"""What the routes are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from service.joblogs import JobLogs
+from service.jobs import Jobs
+from service.settings import Settings
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Everything behind the routes, chosen in `wiring.py`."""
+
+    settings: Settings
+    jobs: Jobs
+    logs: JobLogs
+
+
+def _desk(request: Request) -> Desk:
+    desk = request.app.state.desk
+    assert isinstance(desk, Desk)
+    return desk
+
+
+def _jobs(desk: Annotated[Desk, Depends(_desk)]) -> Jobs:
+    return desk.jobs
+
+
+def _logs(desk: Annotated[Desk, Depends(_desk)]) -> JobLogs:
+    return desk.logs
+
+
+def _settings(desk: Annotated[Desk, Depends(_desk)]) -> Settings:
+    return desk.settings
+
+
+JobsDep = Annotated[Jobs, Depends(_jobs)]
+LogsDep = Annotated[JobLogs, Depends(_logs)]
+SettingsDep = Annotated[Settings, Depends(_settings)]

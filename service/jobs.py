@@ -1,0 +1,226 @@
+"""The desk: it takes jobs, shows them and notes wishes. It only reads and writes rows; the reconciler acts on them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import structlog
+
+from pipelines.specs.parsing import FieldProblem, SpecError, dump_spec, resolve_spec
+from pipelines.specs.pretrain import PretrainSpec
+from service.errors import (
+    CorpusUnreadableError,
+    Fault,
+    IdempotencyConflictError,
+    InvalidCursorError,
+    InvalidSpecError,
+    JobFinishedError,
+    JobNotFoundError,
+    NotReadyError,
+)
+from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore
+from service.preflight import check_capacity, check_sources
+from service.records import Job
+from service.schemas import JobCreate, JobQuery
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from pipelines.specs.plan import JobPlan
+
+log = structlog.get_logger(__name__)
+
+RECONCILER_PATIENCE_SECONDS = 60.0
+"""A reconciler that began no round for so long, and for ten of its intervals, is thought dead."""
+
+
+@dataclass(frozen=True)
+class Created:
+    """A job, and whether this request made it or an earlier one with the same key."""
+
+    job: Job
+    is_replay: bool
+
+
+class Jobs:
+    """What can be asked of the desk."""
+
+    def __init__(self, store: JobStore, settings: Settings, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake` tells the reconciler that there is something to do."""
+        self._store = store
+        self._settings = settings
+        self._wake = wake
+
+    def create(self, request: JobCreate, key: str | None = None) -> Created:
+        """Take a job, or find the one that the same request made before.
+
+        Raises:
+            IdempotencyConflictError: the key was used with another body.
+            InvalidSpecError: the spec breaks a rule.
+            CorpusUnreadableError: a file it names cannot be read.
+            InsufficientResourcesError: the cluster is too small.
+        """
+        named = None if key is None else IdempotencyKey(key, _body_sha256(request))
+        if named is not None and (earlier := self._find(named)) is not None:
+            return Created(earlier, is_replay=True)
+        spec = resolve(request)
+        check_capacity(spec, self._store.cluster_status())
+        if self._settings.check_sources:
+            check_sources(spec, self._settings.source_timeout_seconds)
+        job = _new_job(spec)
+        try:
+            self._store.insert(job, named)
+        except DuplicateKeyError:
+            assert named is not None
+            earlier = self._find(named)  # the same request, sent twice at once
+            assert earlier is not None
+            return Created(earlier, is_replay=True)
+        log.info("job_created", job_id=job.job_id, job_name=job.name, spec_sha256=job.spec_sha256)
+        self._wake()
+        return Created(job, is_replay=False)
+
+    def plan(self, request: JobCreate) -> JobPlan:
+        """What a job would cost; nothing is started. Sources are measured where that is possible, never required.
+
+        Raises:
+            InvalidSpecError: the spec breaks a rule.
+        """
+        from pipelines.specs.plan import plan_job
+
+        spec = resolve(request)
+        size_bytes = None
+        if self._settings.check_sources:
+            try:
+                size_bytes = check_sources(spec, self._settings.source_timeout_seconds)
+            except CorpusUnreadableError as error:
+                log.info("plan_without_corpus", reason=error.detail)
+        return plan_job(spec, corpus_bytes=size_bytes)
+
+    def get(self, job_id: str) -> Job:
+        """One job. Raises `JobNotFoundError`."""
+        job = self._store.get(job_id)
+        if job is None:
+            raise JobNotFoundError(job_id)
+        return job
+
+    def page(self, query: JobQuery) -> tuple[list[Job], str | None]:
+        """Jobs, newest first, and the cursor of those after them. Raises `InvalidCursorError`."""
+        wanted = JobFilter(
+            states=query.state,
+            name=query.name,
+            kind=query.kind,
+            before=None if query.cursor is None else _read_cursor(query.cursor),
+            limit=query.limit + 1,  # one more tells whether there is another page
+        )
+        jobs = self._store.page(wanted)
+        has_more = len(jobs) > query.limit
+        jobs = jobs[: query.limit]
+        return jobs, _write_cursor(jobs[-1]) if has_more else None
+
+    def _find(self, named: IdempotencyKey) -> Job | None:
+        found = self._store.find_by_key(named.key)
+        if found is None:
+            return None
+        earlier, job = found
+        if earlier.body_sha256 != named.body_sha256:
+            detail = f"Idempotency-Key {named.key!r} made {job.job_id} from another body. Use a new key for a new job."
+            raise IdempotencyConflictError(detail, [Fault("/header/Idempotency-Key", "must be new", named.key)])
+        return job
+
+    def cancel(self, job_id: str) -> Job:
+        """Note that a job should stop; saying it again changes nothing.
+
+        Raises:
+            JobNotFoundError: there is no such job.
+            JobFinishedError: it is over.
+        """
+        job = self._store.request_cancel(job_id, datetime.now(UTC))
+        if job is None:
+            raise JobNotFoundError(job_id)
+        if job.state.is_terminal:
+            raise JobFinishedError(f"{job_id} is {job.state} since {job.finished_at:%Y-%m-%d %H:%M:%S} UTC.")
+        self._wake()
+        return job
+
+    def check_ready(self) -> None:
+        """Raise `NotReadyError` unless the database, the reconciler and Ray are there."""
+        status = self._store.cluster_status()
+        if status is None:
+            raise NotReadyError("The reconciler has not made its first round yet.")
+        silent_seconds = (datetime.now(UTC) - status.reconciled_at).total_seconds()
+        if silent_seconds > max(RECONCILER_PATIENCE_SECONDS, 10 * self._settings.reconcile_interval_seconds):
+            raise NotReadyError(f"The reconciler has been silent for {silent_seconds:.0f} seconds.")
+        if not status.is_ray_reachable:
+            raise NotReadyError(status.ray_error or "Ray does not answer.")
+
+
+def resolve(request: JobCreate) -> PretrainSpec:
+    """The spec with preset, defaults and overrides filled in.
+
+    Raises:
+        InvalidSpecError: with a fault for every field that breaks a rule.
+    """
+    try:
+        return resolve_spec(request.spec, request.overrides)
+    except SpecError as error:
+        faults = [_fault(problem, request) for problem in error.problems]
+        raise InvalidSpecError(f"{error}.", faults) from error
+    except (ValueError, RecursionError) as error:
+        # YAML has values that are words to it and errors to Python, such as the date 2024-99-99.
+        fault = Fault("/overrides", "values must be YAML", None)
+        raise InvalidSpecError(f"An override is not valid: {error}.", [fault]) from error
+
+
+def _fault(problem: FieldProblem, request: JobCreate) -> Fault:
+    """Where the user wrote it: in the spec or, if it was set there, in an override."""
+    for index, override in reversed(list(enumerate(request.overrides))):
+        path = override.partition("=")[0].strip()
+        is_inside = problem.field == path or problem.field.startswith(f"{path}.")
+        if is_inside or (not problem.field and problem.value == repr(override)):
+            return Fault(f"/overrides/{index}", problem.rule, problem.value)
+    parts = [part.replace("~", "~0").replace("/", "~1") for part in problem.field.split(".") if part]
+    return Fault("/".join(["/spec", *parts]), problem.rule, problem.value)
+
+
+def _new_job(spec: PretrainSpec) -> Job:
+    spec_json = dump_spec(spec)
+    return Job(
+        job_id=new_job_id(),
+        name=spec.name,
+        kind=spec.kind,
+        spec_json=spec_json,
+        spec_sha256=hashlib.sha256(spec_json.encode()).hexdigest(),
+        created_at=datetime.now(UTC),
+    )
+
+
+def new_job_id() -> str:
+    """`pt-`, the time in milliseconds and 40 random bits: ids sort by age and cannot be guessed from one another."""
+    return f"pt-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
+
+
+def _body_sha256(request: JobCreate) -> str:
+    # Of what was sent, not of the resolved spec: a default may change between two versions of this software.
+    text = json.dumps([request.spec, list(request.overrides)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write_cursor(job: Job) -> str:
+    return base64.urlsafe_b64encode(f"{job.created_at.isoformat()} {job.job_id}".encode()).decode()
+
+
+def _read_cursor(cursor: str) -> tuple[datetime, str]:
+    try:
+        created_at, job_id = base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").split(" ")
+        moment = datetime.fromisoformat(created_at).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        rule = "cursor must be the next_cursor of an earlier page"
+        raise InvalidCursorError(f"{rule}.", [Fault("/query/cursor", rule, cursor[:200])]) from error
+    return moment, job_id

@@ -1,0 +1,131 @@
+"""What happens to every request before it reaches a route: it gets an id, a checked host and a body of bounded size."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterable
+
+import anyio
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.errors import BodyTooLargeError, HostNotAllowedError, ServiceError
+from service.problems import REQUEST_ID_KEY, problem_response
+
+log = structlog.get_logger(__name__)
+
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+_QUIET_PATHS = ("/healthz", "/readyz")
+_DRAINED_BYTES = 16 * 1024 * 1024
+_DRAIN_SECONDS = 5.0
+
+
+class RequestContext:
+    """Names each request, for its answer and for every line of the log that belongs to it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _SANE_REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        scope[REQUEST_ID_KEY] = request_id
+        started_at, status = time.perf_counter(), 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+            await send(message)
+
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            if scope["path"] not in _QUIET_PATHS or status >= 400:
+                seconds = round(time.perf_counter() - started_at, 4)
+                log.info("request", method=scope["method"], path=scope["path"], status=status, seconds=seconds)
+            structlog.contextvars.clear_contextvars()
+
+
+class HostCheck:
+    """Refuses requests meant for another host.
+
+    A web page can point a name of its own at 127.0.0.1 and have the reader's browser speak to this service; the
+    name then stands in `Host`.
+    """
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str]) -> None:
+        self._app = app
+        self._allowed = {host.lower() for host in (*LOCAL_HOSTS, *allowed_hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] == "http":
+            host = re.sub(r":\d+$", "", Headers(scope=scope).get("host", "")).lower()
+            if host not in self._allowed:
+                error = HostNotAllowedError(
+                    f"This service is not {host[:100]!r}. Names besides localhost are given in ELECTRA_ALLOWED_HOSTS."
+                )
+                await problem_response(scope, error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class BodyLimit:
+    """Reads a body before anyone else does, and only so far: what `Content-Length` claims is not relied on."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            await self._app(scope, receive, send)
+            return
+        body = bytearray()
+        message: Message = {"more_body": True}
+        while message.get("more_body", False):
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            if len(body) > self._max_bytes:
+                await _drain(receive)
+                await problem_response(scope, self._error())(scope, receive, send)
+                return
+        is_sent = False
+
+        async def replay() -> Message:
+            nonlocal is_sent
+            if is_sent:
+                return await receive()
+            is_sent = True
+            return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+        await self._app(scope, replay, send)
+
+    def _error(self) -> ServiceError:
+        return BodyTooLargeError(f"A body must be at most {self._max_bytes} bytes. Specs are words: data goes by URI.")
+
+
+async def _drain(receive: Receive) -> None:
+    """Read on for a while: a client that is still sending when the connection closes never sees the answer."""
+    drained = 0
+    with anyio.move_on_after(_DRAIN_SECONDS):
+        while drained < _DRAINED_BYTES:
+            message = await receive()
+            drained += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                return

@@ -1,0 +1,135 @@
+"""What can be told of a job before it is taken: that its files are there, and that the cluster is large enough."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pipelines import storage
+from pipelines.errors import StorageError
+from pipelines.specs.corpus import PretrainedTokenizerSpec, PythonDocsSource
+from pipelines.specs.pretrain import PretrainSpec
+from service.errors import CorpusUnreadableError, Fault, InsufficientResourcesError
+from service.records import ClusterStatus
+
+NUM_THREADS = 8
+MAX_SHOWN_FAULTS = 20
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A URI and where it stands in the spec."""
+
+    pointer: str
+    uri: str
+
+
+def check_capacity(spec: PretrainSpec, cluster: ClusterStatus | None) -> None:
+    """Compare a job's workers with the cluster as it was last seen; a cluster of unknown size takes any job.
+
+    Raises:
+        InsufficientResourcesError: the job could never start.
+    """
+    if cluster is None or not cluster.is_ray_reachable:
+        return
+    compute, faults = spec.compute, []
+    if cluster.num_cpus is not None and compute.num_cpus > cluster.num_cpus:
+        rule = f"compute.num_workers × cpus_per_worker must be at most the cluster's {cluster.num_cpus:g} CPUs"
+        faults.append(Fault("/spec/compute/num_workers", rule, f"{compute.num_cpus:g}"))
+    if cluster.num_gpus is not None and compute.num_gpus > cluster.num_gpus:
+        rule = f"compute.num_workers × gpus_per_worker must be at most the cluster's {cluster.num_gpus:g} GPUs"
+        faults.append(Fault("/spec/compute/num_workers", rule, f"{compute.num_gpus:g}"))
+    if faults:
+        raise InsufficientResourcesError("; ".join(f"{fault.rule}, got {fault.value}" for fault in faults), faults)
+
+
+def check_sources(spec: PretrainSpec, timeout_seconds: float) -> int | None:
+    """Look at every file the spec names; their size in bytes, or None if it cannot be told without reading them.
+
+    Raises:
+        CorpusUnreadableError: one is absent, empty, closed to us, or does not answer in time.
+    """
+    corpus = list(_corpus_uris(spec))
+    tokenizer = []
+    if isinstance(spec.tokenizer, PretrainedTokenizerSpec):
+        tokenizer.append(_Named("/spec/tokenizer/uri", spec.tokenizer.uri))
+    sizes = _look_at([*corpus, *tokenizer], timeout_seconds)
+    is_known = all(sizes[named] is not None for named in corpus) and len(corpus) > 0
+    has_documentation = any(isinstance(source, PythonDocsSource) for source in spec.corpus.sources)
+    return sum(sizes[named] or 0 for named in corpus) if is_known and not has_documentation else None
+
+
+def _corpus_uris(spec: PretrainSpec) -> Iterator[_Named]:
+    for index, source in enumerate(spec.corpus.sources):
+        if not isinstance(source, PythonDocsSource):
+            for number, uri in enumerate(source.uris):
+                yield _Named(f"/spec/corpus/sources/{index}/uris/{number}", uri)
+
+
+def _look_at(uris: Sequence[_Named], timeout_seconds: float) -> dict[_Named, int | None]:
+    deadline = time.monotonic() + timeout_seconds
+    answers = _in_threads(_size_or_reason, uris)
+    sizes: dict[_Named, int | None] = {}
+    faults: list[Fault] = []
+    try:
+        while len(sizes) + len(faults) < len(uris) and len(faults) < MAX_SHOWN_FAULTS:
+            named, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            if isinstance(answer, str):
+                faults.append(Fault(named.pointer, answer, named.uri[:500]))
+            else:
+                sizes[named] = answer
+    except queue.Empty:
+        silent = next(named for named in uris if named not in sizes and all(f.pointer != named.pointer for f in faults))
+        faults.append(Fault(silent.pointer, f"must answer within {timeout_seconds:g} seconds", silent.uri[:500]))
+    finally:
+        answers.abandoned.set()
+    if faults:
+        faults.sort(key=lambda fault: [int(part) if part.isdigit() else -1 for part in fault.pointer.split("/")])
+        detail = "; ".join(f"{fault.value}: {fault.rule}" for fault in faults[:3])
+        raise CorpusUnreadableError(f"{detail}.", faults)
+    return sizes
+
+
+def _size_or_reason(uri: str) -> int | str | None:
+    """Bytes of what a URI names, None if unknown, or in words why it cannot be read."""
+    try:
+        files = storage.expand(uri)
+    except StorageError as error:
+        return error.reason
+    except (OSError, ValueError, ImportError) as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    sizes = [file.size_bytes for file in files]
+    if all(size == 0 for size in sizes):
+        return "must not be empty"
+    return None if any(size < 0 for size in sizes) else sum(sizes)
+
+
+class _Answers(queue.SimpleQueue[tuple[_Named, int | str | None]]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.abandoned = threading.Event()
+
+
+def _in_threads(look: Callable[[str], int | str | None], uris: Sequence[_Named]) -> _Answers:
+    """Look at URIs side by side. The threads are daemons, so a store that never answers holds up nobody's exit."""
+    answers, waiting = _Answers(), iter(uris)
+    lock = threading.Lock()
+
+    def work() -> None:
+        while not answers.abandoned.is_set():
+            with lock:
+                named = next(waiting, None)
+            if named is None:
+                return
+            try:
+                answer = look(named.uri)
+            except Exception as error:  # noqa: BLE001 - a driver's surprise is an answer too, not a silent thread
+                answer = f"cannot be read: {type(error).__name__}"
+            answers.put((named, answer))
+
+    for number in range(min(NUM_THREADS, len(uris))):
+        threading.Thread(target=work, name=f"preflight-{number}", daemon=True).start()
+    return answers

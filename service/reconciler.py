@@ -1,0 +1,144 @@
+"""The one loop that talks to Ray: it takes queued jobs there, watches them, and writes down what became of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import structlog
+
+from service.attempts import JobSteps
+from service.interfaces import JobFolders, JobStore, Launcher, LauncherUnavailableError, StaleJobError
+from service.records import ClusterStatus, Job
+from service.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+CLUSTER_INTERVAL_SECONDS = 10.0
+"""Pause between two looks at the cluster's size."""
+MAX_BACKOFF_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class _Backoff:
+    failures: int
+    until: float
+
+
+class Reconciler:
+    """Moves every job along, a round at a time."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        launcher: Launcher,
+        folders: JobFolders,
+        settings: Settings,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._launcher = launcher
+        self._settings = settings
+        self._now = now
+        self._steps = JobSteps(store, launcher, folders, settings, now)
+        self._backoffs: dict[str, _Backoff] = {}
+        self._cluster: ClusterStatus | None = None
+        self._cluster_seen_at = 0.0
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 15.0) -> None:
+        """Stop after the step that is being made; jobs on Ray go on."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_seconds)
+
+    def wake(self) -> None:
+        """Begin the next round now: something has changed."""
+        self._wake.set()
+
+    def run_round(self) -> bool:
+        """Look at every job once; whether any of them moved."""
+        self._look_at_cluster()
+        moved = False
+        for job in self._store.list_unsettled():
+            if self._stop.is_set():
+                return False
+            moved |= self._guarded(self._steps.step, job)
+        return self._admit() or moved
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            moved = False
+            try:
+                moved = self.run_round()
+            except Exception:  # the loop outlives a database that is away for a while
+                log.exception("reconcile_round_failed")
+            if not moved:
+                self._wake.wait(self._settings.reconcile_interval_seconds)
+
+    def _admit(self) -> bool:
+        free = self._settings.max_running_jobs - self._store.count_active()
+        moved = False
+        # A job that is backed off does not hold up those behind it.
+        for job in self._store.list_queued(free + len(self._backoffs)) if free > 0 else ():
+            if free > 0 and not self._stop.is_set() and self._guarded(self._steps.take, job):
+                free -= 1
+                moved = True
+        return moved
+
+    def _guarded(self, step: Callable[[Job], bool], job: Job) -> bool:
+        """Make one job's step; what goes wrong with it is its own affair, and it is left alone for a while."""
+        backoff = self._backoffs.get(job.job_id)
+        if backoff is not None and time.monotonic() < backoff.until:
+            return False
+        with structlog.contextvars.bound_contextvars(job_id=job.job_id, attempt=job.attempt):
+            try:
+                moved = step(job)
+            except StaleJobError:
+                moved = True  # someone else moved it: look again at once
+            except Exception:  # one job never stops the loop for others
+                failures = 1 + (backoff.failures if backoff else 0)
+                pause = min(MAX_BACKOFF_SECONDS, self._settings.reconcile_interval_seconds * 2.0 ** min(failures, 10))
+                self._backoffs[job.job_id] = _Backoff(failures, time.monotonic() + pause)
+                log.exception("reconcile_failed", state=job.state, failures=failures, pause_seconds=pause)
+                return False
+        self._backoffs.pop(job.job_id, None)
+        return moved
+
+    def _look_at_cluster(self) -> None:
+        """Note for the desk that this loop is alive, whether Ray is, and how large it is."""
+        known, now = self._cluster, self._now()
+        is_due = time.monotonic() - self._cluster_seen_at >= CLUSTER_INTERVAL_SECONDS
+        if known is None or is_due or not known.is_ray_reachable:
+            # The heartbeat is written before Ray is asked too: the answer may take a while.
+            if known is not None:
+                self._store.save_cluster_status(replace(known, reconciled_at=now))
+            known = self._ask_cluster(now)
+            self._cluster_seen_at = time.monotonic()
+        self._cluster = replace(known, reconciled_at=self._now())
+        self._steps.is_ray_reachable = known.is_ray_reachable
+        self._store.save_cluster_status(self._cluster)
+
+    def _ask_cluster(self, now: datetime) -> ClusterStatus:
+        try:
+            capacity = self._launcher.capacity()
+        except LauncherUnavailableError as error:
+            log.warning("ray_unavailable", error=str(error))
+            return ClusterStatus(reconciled_at=now, is_ray_reachable=False, ray_error=str(error))
+        return ClusterStatus(
+            reconciled_at=now,
+            is_ray_reachable=True,
+            num_cpus=capacity.num_cpus if capacity else None,
+            num_gpus=capacity.num_gpus if capacity else None,
+        )

@@ -1,0 +1,33 @@
+"""The only place where implementations are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from service.desk import Desk
+from service.folders import StoredJobFolders
+from service.joblogs import JobLogs
+from service.jobs import Jobs
+from service.launcher import RayLauncher
+from service.reconciler import Reconciler
+from service.settings import Settings
+from service.store import SqlJobStore, make_engine, upgrade_database
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[Desk]:
+    """The desk on a database of the newest form, with the reconciler at work behind it."""
+    engine = make_engine(settings.database_url)
+    with closing(SqlJobStore(engine)) as store:
+        upgrade_database(engine)
+        folders = StoredJobFolders(settings)
+        # Followers of logs wait for Ray on connections of their own, so that they never hold up the reconciler.
+        with closing(RayLauncher(settings)) as launcher, closing(RayLauncher(settings)) as log_reader:
+            reconciler = Reconciler(store, launcher, folders, settings)
+            jobs = Jobs(store, settings, reconciler.wake)
+            reconciler.start()
+            try:
+                yield Desk(settings, jobs, JobLogs(store, log_reader, folders))
+            finally:
+                reconciler.stop()

@@ -1,0 +1,107 @@
+"""Specs: presets, merging, overrides, errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from electra_core.config import ModelConfig, OptimizerConfig
+from pipelines.specs.parsing import MAX_SPEC_BYTES, SpecError, dump_spec, load_spec, resolve_spec
+from pipelines.specs.presets import PRESETS
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def problem(document: str, *overrides: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        load_spec(document, overrides)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_resolves_to_itself(name):
+    assert resolve_spec({"kind": "pretrain", "preset": name}) == PRESETS[name]()
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_example_is_a_valid_spec(path):
+    load_spec(path.read_bytes())
+
+
+def test_paper_numbers_of_the_presets():
+    small, base, large = (PRESETS[name]() for name in ("small", "base", "large"))
+    assert (small.model.hidden_size, small.training.global_batch_size, small.training.num_train_steps) == (
+        256, 128, 1_000_000)  # fmt: skip
+    assert (base.optimizer.learning_rate, base.training.sequence_length, base.training.num_train_steps) == (
+        2e-4, 512, 766_000)  # fmt: skip
+    assert (large.masking.mask_fraction, large.model.generator_hidden_size, large.model.num_hidden_layers) == (
+        0.25, 256, 24)  # fmt: skip
+
+
+def test_a_spec_lies_over_its_preset():
+    spec = load_spec("kind: pretrain\npreset: tiny\nmodel: {num_hidden_layers: 3}")
+    assert spec.model.num_hidden_layers == 3
+    assert spec.model.hidden_size == PRESETS["tiny"]().model.hidden_size
+
+
+def test_overrides_win_and_are_checked_as_a_whole():
+    spec = load_spec("kind: pretrain\npreset: tiny", ["objective.discriminator_weight=20", "optimizer.learning_rate=5e-4"])
+    assert (spec.objective.discriminator_weight, spec.optimizer.learning_rate) == (20, 5e-4)
+    text = problem("kind: pretrain\npreset: tiny", "training.sequence_length=256")
+    assert "training.sequence_length must be at most model.max_position_embeddings, got 256 and" in text
+
+
+def test_another_tokenizer_type_replaces_the_presets_whole():
+    spec = load_spec("kind: pretrain\npreset: tiny\ntokenizer: {type: pretrained, uri: /vocab.txt}")
+    assert spec.tokenizer.type == "pretrained"
+
+
+def test_a_resolved_spec_survives_json():
+    spec = PRESETS["base"]()
+    assert load_spec(dump_spec(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ("kind: pretrain\nfoo: 1", "foo: Extra inputs are not permitted (got 1)"),
+        ("kind: other", "kind: Input should be 'pretrain' (got 'other')"),
+        ("preset: huge\nkind: pretrain", "preset: must be one of base, large, small, tiny (got 'huge')"),
+        ("[1, 2]", "must be a mapping"),
+        ("kind: [", "must be YAML or JSON"),
+        ("a: &a [1]\nb: *a", "aliases (*name) are not allowed"),
+        ("kind: pretrain\ncorpus: {sources: [{type: jsonl}]}", "corpus.sources.0.uris: Field required"),
+        ("kind: pretrain\ncorpus: {sources: [{type: text, uris: 'ftp://x'}]}", "scheme of file, s3, gs, https, http"),
+        ("kind: pretrain\nmodel: {num_attention_heads: 3}", "multiple of num_attention_heads, got 256 and 3"),
+        ("kind: pretrain\ntraining: {num_train_steps: .inf}", "finite number (got inf)"),
+        ("kind: pretrain\ntraining: {global_batch_size: 9}\ncompute: {num_workers: 2}", "got 9 and 2"),
+        ("kind: pretrain\noptimizer: {warmup_steps: 2000000}", "less than training.num_train_steps"),
+        ("kind: pretrain\nrecord: {alias: latest}", "must not be 'latest'"),
+        ("kind: pretrain\nname: ../x", "name: String should match pattern"),
+    ],
+)
+def test_a_bad_spec_is_refused_with_field_rule_and_value(document, expected):
+    assert expected in problem(document)
+
+
+def test_a_huge_document_is_refused_before_it_is_parsed():
+    assert f"at most {MAX_SPEC_BYTES} bytes" in problem("x" * (MAX_SPEC_BYTES + 1))
+
+
+@given(ratio=st.floats(0.01, 1), width=st.sampled_from([64, 128, 256, 768]))
+def test_a_generator_that_is_accepted_can_be_built(ratio, width):
+    """Every accepted ratio gives a generator whose heads divide its width."""
+    try:
+        model = ModelConfig(hidden_size=width, num_attention_heads=width // 64, generator_size_ratio=ratio)
+    except ValueError:
+        return
+    assert model.generator(1000).hidden_size % model.generator(1000).num_attention_heads == 0
+
+
+@given(st.builds(OptimizerConfig, learning_rate=st.floats(1e-6, 1), weight_decay=st.floats(0, 0.5)))
+def test_configs_round_trip_through_json(config):
+    assert OptimizerConfig.model_validate(json.loads(config.model_dump_json())) == config
