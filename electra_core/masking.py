@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from electra_core.accounting import max_masked_positions
 from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
 from electra_core.config import MaskingConfig
 from electra_core.randomness import Draws
 
-_SLACK_FRACTION = 0.005
-"""What G adds to the mask fraction before it cuts N down to an integer."""
-
-
-def max_masked_positions(masking: MaskingConfig, sequence_length: int) -> int:
-    """N: masked positions a row of `sequence_length` tokens has room for (19 at 128 and 79 at 512 for 0.15)."""
-    return min(sequence_length, max(1, int((masking.mask_fraction + _SLACK_FRACTION) * sequence_length)))
+__all__ = ["apply_mask", "max_masked_positions"]
 
 
 def apply_mask(batch: TokenBatch, masking: MaskingConfig, special: SpecialTokens, draws: Draws) -> MaskedBatch:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from electra_core.metrics import figures
 from sklearn.metrics import roc_auc_score
 
 from electra_core.batches import SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
-from electra_core.objectives.electra import corrupt
+from electra_core.metrics import figures
+from electra_core.objectives.corruption import corrupt
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from pipelines.loader import ValidationRows, read_unigram_counts
@@ -74,7 +74,7 @@ def evaluate(networks: ElectraForPretraining, rows: ValidationRows, task: Traini
     named["discriminator_auc"] = float(roc_auc_score(all_labels, all_logits)) if has_both else 0.5
     baselines = {
         "generator_accuracy": total[-1] / dict(zip(sums, total[:-1], strict=True))["num_masked"],
-        "discriminator_loss": named["replaced_entropy"],
+        "discriminator_loss": named["discriminator_loss_floor"],
         "discriminator_accuracy": 1.0 - named["replaced_fraction"],
         "discriminator_precision": 0.0,
         "discriminator_recall": 0.0,

@@ -12,7 +12,7 @@ import torch
 
 from electra_core.batches import SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
-from electra_core.objectives.electra import corrupt
+from electra_core.objectives.corruption import corrupt
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from pipelines import storage

@@ -150,7 +150,10 @@ def _connect_to_ray() -> None:
     """Join the cluster the job was submitted to; without one, start a small one in this process."""
     if not ray.is_initialized():
         ray.init(
-            address=os.environ.get("RAY_ADDRESS"), log_to_driver=True, configure_logging=False, logging_level="WARNING"
+            address=os.environ.get("RAY_ADDRESS"),
+            log_to_driver=True,
+            configure_logging=False,
+            logging_level=logging.WARNING,
         )
 
 

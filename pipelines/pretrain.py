@@ -131,7 +131,7 @@ def record(
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         _draw_report(run, folder / "report", evaluated.figures)
-        local = {network: storage.download_tree(uri, folder / network) for network, uri in evaluated.exports.items()}
+        local = {network: _download(uri, folder / network) for network, uri in evaluated.exports.items()}
         card = (local["discriminator"] / "README.md").read_text(encoding="utf-8")
         (folder / "report" / "model_card.md").write_text(card, encoding="utf-8")
         (folder / "report" / "example.txt").write_text(plain_example(evaluated.example) + "\n", encoding="utf-8")
@@ -167,6 +167,14 @@ def record(
     final.close()
     tracking.end_run(run, "FINISHED")
     return tuple(models)
+
+
+def _download(uri: str, folder: Path) -> Path:
+    """Copy an export's files here."""
+    folder.mkdir(parents=True)
+    for file in storage.expand(uri):
+        (folder / file.uri.rpartition("/")[2]).write_bytes(storage.read_bytes(file.uri))
+    return folder
 
 
 def _draw_report(run: RunIdentity, folder: Path, final_figures: Mapping[str, float]) -> None:

@@ -113,7 +113,7 @@ class RecordedTelemetry:
         self._run.log_metrics(step, {f"eval/{name}": value for name, value in figures.items()})
         self._reporter.update(now=True, evaluation=dict(figures))
         log.info("evaluated", extra={"step": step, **{name: float(f"{v:.5g}") for name, v in figures.items()}})
-        floor = figures["replaced_entropy"]
+        floor = figures["discriminator_loss_floor"]
         if figures["discriminator_loss"] > floor - FLOOR_TOLERANCE:
             advice = (
                 "the discriminator's loss is at the entropy of the replaced share: so far it has learned nothing but "

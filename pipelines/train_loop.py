@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from electra_core.accounting import training_flops_per_token
-from electra_core.metrics import figures
 from torch import Tensor, nn
 
+from electra_core.accounting import training_flops_per_token
 from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
+from electra_core.metrics import figures
 from electra_core.objectives import ObjectiveSums
 from electra_core.optimizer import ElectraAdam, clip_by_global_norm, parameter_groups
 from electra_core.pretraining import ElectraForPretraining
@@ -291,7 +291,7 @@ def _micro_batches(batch: MaskedBatch, count: int) -> Iterator[tuple[MaskedBatch
 def _no_sync(model: nn.Module, is_wanted: bool) -> contextlib.AbstractContextManager[None]:
     """Between micro-batches gradients are summed locally; only the last one talks to the other workers."""
     if is_wanted and isinstance(model, nn.parallel.DistributedDataParallel):
-        return model.no_sync()  # type: ignore[no-any-return]
+        return model.no_sync()
     return contextlib.nullcontext()
 
 

@@ -47,24 +47,8 @@ def create_app(
     return app
 
 
-def main() -> None:
-    """Serve on the address of the settings, which is loopback.
-
-    uvicorn's own `--host` would pass the settings by.
-    """
-    import uvicorn
-
-    settings = Settings()
-    configure_logs(settings.log_json)
-    uvicorn.run(create_app(settings), host=settings.host, port=settings.port, log_config=None, access_log=False)
-
-
 def _version() -> str:
     try:
         return version("electra-pretraining")
     except PackageNotFoundError:
         return "0"
-
-
-if __name__ == "__main__":
-    main()

@@ -69,8 +69,15 @@ class ElectraClient:
     """
 
     def __init__(
-        self, base_url: str, *, timeout_seconds: float = 30.0, transport: httpx.BaseTransport | None = None
+        self,
+        base_url: str,
+        *,
+        timeout_seconds: float = 30.0,
+        stream_patience_seconds: float = 120.0,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
+        """`stream_patience_seconds`: how long following a log outlives the service, which may be being restarted."""
+        self._stream_patience_seconds = stream_patience_seconds
         self.base_url = base_url.rstrip("/")
         # A proxy of the environment has no way to our loopback address.
         is_local = urlsplit(self.base_url).hostname in _LOOPBACK_NAMES
@@ -145,19 +152,19 @@ class ElectraClient:
         self, job_id: str, *, attempt: int | None = None, last_event_id: str | None = None
     ) -> Iterator[LogLine]:
         """What a job writes, as it writes it, until it ends. Goes on where it was after a broken connection."""
-        failures = 0
+        heard_at = time.monotonic()
         while True:
             try:
                 for event in self._stream(job_id, attempt, last_event_id):
-                    failures = 0
+                    heard_at = time.monotonic()
                     last_event_id = event.event_id or last_event_id
                     if event.name == "end":
                         return
-                    if event.name in ("message", "log"):
+                    if event.name == "message":
                         yield LogLine(event.data, last_event_id)
-            except UnreachableError:
-                failures += 1
-                if failures > len(_RETRY_DELAYS_SECONDS):
+            except (UnreachableError, ApiError) as error:
+                is_passing = not isinstance(error, ApiError) or error.status == httpx.codes.SERVICE_UNAVAILABLE
+                if not is_passing or time.monotonic() - heard_at > self._stream_patience_seconds:
                     raise
             # The stream broke, or ended without saying that the log has: ask for the rest.
             time.sleep(_STREAM_RETRY_SECONDS)

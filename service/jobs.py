@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import structlog
 
 from pipelines.specs.parsing import FieldProblem, SpecError, dump_spec, resolve_spec
+from pipelines.specs.plan import JobPlan, plan_job
 from pipelines.specs.pretrain import PretrainSpec
 from service.errors import (
     CorpusUnreadableError,
@@ -31,9 +31,6 @@ from service.preflight import check_capacity, check_sources
 from service.records import Job
 from service.schemas import JobCreate, JobQuery
 from service.settings import Settings
-
-if TYPE_CHECKING:
-    from pipelines.specs.plan import JobPlan
 
 log = structlog.get_logger(__name__)
 
@@ -92,8 +89,6 @@ class Jobs:
         Raises:
             InvalidSpecError: the spec breaks a rule.
         """
-        from pipelines.specs.plan import plan_job
-
         spec = resolve(request)
         size_bytes = None
         if self._settings.check_sources:

@@ -24,7 +24,8 @@ def configure_logs(log_json: bool | None = None) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    last: list[Any] = [structlog.dev.ConsoleRenderer()]
+    # Plain traces: the pretty ones print local variables, among them tokens and whole specs.
+    last: list[Any] = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     if as_json:
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     handler = logging.StreamHandler()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import time
 import uuid
@@ -59,10 +60,10 @@ class RequestContext:
 
 
 class HostCheck:
-    """Refuses requests meant for another host.
+    """Refuses requests meant for another host, or come in through an address that is not loopback.
 
     A web page can point a name of its own at 127.0.0.1 and have the reader's browser speak to this service; the
-    name then stands in `Host`.
+    name then stands in `Host`. And an ASGI server's own `--host` would pass the settings by.
     """
 
     def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str]) -> None:
@@ -73,13 +74,26 @@ class HostCheck:
         """Serve a request."""
         if scope["type"] == "http":
             host = re.sub(r":\d+$", "", Headers(scope=scope).get("host", "")).lower()
+            error = None
             if host not in self._allowed:
                 error = HostNotAllowedError(
                     f"This service is not {host[:100]!r}. Names besides localhost are given in ELECTRA_ALLOWED_HOSTS."
                 )
+            elif _is_open_address((scope.get("server") or ("",))[0]):
+                error = HostNotAllowedError(
+                    "This service has no access keys yet, so it serves loopback addresses only."
+                )
+            if error is not None:
                 await problem_response(scope, error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _is_open_address(address: str) -> bool:
+    try:
+        return not ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False  # a name or a Unix socket
 
 
 class BodyLimit:

@@ -13,6 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import compile_path
 from starlette.types import Scope
 
 from service.errors import Fault, ServiceError
@@ -80,20 +81,31 @@ def _on_validation_error(request: Request, error: Exception) -> Response:
 def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     phrase = HTTPStatus(error.status_code).phrase
-    detail = str(error.detail)
+    detail, headers = str(error.detail), error.headers
     if error.status_code == HTTPStatus.NOT_FOUND:
         detail = "There is nothing at this path. What there is: /docs."
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.method} is not possible here; {(error.headers or {}).get('Allow', 'nothing')} is."
+        allowed = _methods_of(request)
+        headers = {"Allow": allowed}
+        detail = f"{request.method} is not possible here; {allowed} is."
     code = phrase.lower().replace(" ", "_").replace("-", "_")
     refused = _named(error.status_code, code, phrase, detail)
-    return problem_response(request.scope, refused, error.headers)
+    return problem_response(request.scope, refused, headers)
 
 
 def _on_surprise(request: Request, error: Exception) -> Response:
     log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
     detail = "Something went wrong inside the service. Its log tells more under this request_id."
     return problem_response(request.scope, ServiceError(detail))
+
+
+def _methods_of(request: Request) -> str:
+    """Starlette names only the methods of the first route of a path."""
+    methods: set[str] = set()
+    for path, operations in request.app.openapi()["paths"].items():
+        if compile_path(path)[0].match(request.url.path):
+            methods |= {method.upper() for method in operations}
+    return ", ".join(sorted(methods)) or "GET"
 
 
 def _named(status: int, code: str, title: str, detail: str, faults: Sequence[Fault] = ()) -> ServiceError:

@@ -134,8 +134,11 @@ class Reconciler:
         try:
             capacity = self._launcher.capacity()
         except LauncherUnavailableError as error:
-            log.warning("ray_unavailable", error=str(error))
+            if self._steps.is_ray_reachable:
+                log.warning("ray_unavailable", error=str(error))
             return ClusterStatus(reconciled_at=now, is_ray_reachable=False, ray_error=str(error))
+        if not self._steps.is_ray_reachable:
+            log.info("ray_available")
         return ClusterStatus(
             reconciled_at=now,
             is_ray_reachable=True,

@@ -78,7 +78,7 @@ def _dataset(items: Sequence[Any], function: Callable[[Any], Iterator[Any]]) -> 
         batch_size=1,
         batch_format="pyarrow",
         num_cpus=CPUS_PER_TASK,
-        concurrency=num_cpus,
+        compute=ray.data.TaskPoolStrategy(size=min(num_cpus, len(items))),
     )
 
 

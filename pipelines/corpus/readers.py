@@ -117,7 +117,14 @@ def _field_of(line: str, field: str, number: int) -> str | BadRecord:
 
 
 def _json_type(value: object) -> str:
-    names = {dict: "an object", list: "an array", bool: "a boolean", int: "a number", float: "a number", str: "a string"}
+    names = {
+        dict: "an object",
+        list: "an array",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "a string",
+    }
     return names.get(type(value), "null")
 
 

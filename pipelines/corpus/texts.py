@@ -101,7 +101,7 @@ def digest_inputs(inventory: tuple[Inventory, ...], cleaning: CleaningSpec) -> d
 def write_texts(uri: str, inventory: tuple[Inventory, ...], cleaning: CleaningSpec, progress: Progress) -> Texts:
     """Read, clean and deduplicate everything, and write the stage's files, the manifest last."""
     pieces = cut_into_pieces(inventory)
-    counts: Counter[str] = Counter(files=sum(len(source.files) for source in inventory))
+    counts: Counter[str] = Counter(sources=len(inventory), files=sum(len(source.files) for source in inventory))
     counts["empty_files"] = sum(file.size_bytes == 0 for source in inventory for file in source.files)
     report: list[str] = []
     written: list[_Written] = []
@@ -163,7 +163,11 @@ def _write_part(uri: str, piece: int, part: int, source: int, texts: list[bytes]
     name = f"piece-{piece:06d}-{part:04d}.parquet"
     hashes = [document_hash(text) for text in texts]
     sources = pa.array(np.full(len(texts), source, np.int32))
-    columns = [sources, pa.array(hashes, pa.binary(HASH_BYTES)), pa.array(texts, pa.large_binary()).cast("large_string")]
+    columns = [
+        sources,
+        pa.array(hashes, pa.binary(HASH_BYTES)),
+        pa.array(texts, pa.large_binary()).cast("large_string"),
+    ]
     with storage.open_output(storage.join(uri, name)) as stream:
         pq.write_table(pa.table(columns, schema=_SCHEMA), stream, compression="zstd", use_dictionary=False)
     lengths = np.array([len(text) for text in texts], np.int64)

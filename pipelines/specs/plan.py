@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from electra_core.accounting import parameter_counts, training_flops_per_token, training_memory_bytes
-
 from pipelines.specs.corpus import PretrainedTokenizerSpec
 from pipelines.specs.documents import Document
 from pipelines.specs.pretrain import PretrainSpec
@@ -22,7 +21,7 @@ class JobPlan(Document):
     spec: dict[str, Any]
     """Every field, defaults and preset filled in."""
     discriminator_parameters: int
-    """As exported: embeddings, encoder and head."""
+    """What finetuning starts from: embeddings and encoder."""
     generator_parameters: int
     """As exported: embeddings, encoder and head."""
     trainable_parameters: int
@@ -56,7 +55,7 @@ def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None) -> JobPlan:
     return JobPlan(
         spec=spec.model_dump(mode="json"),
         discriminator_parameters=parameters.discriminator_exported,
-        generator_parameters=parameters.generator_exported,
+        generator_parameters=parameters.embeddings + parameters.generator + parameters.generator_head,
         trainable_parameters=parameters.total,
         vocab_size=vocab_size,
         tokens_per_step=spec.tokens_per_step,
@@ -69,7 +68,7 @@ def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None) -> JobPlan:
             vocab_size,
             training.sequence_length,
             rows=training.global_batch_size // (spec.compute.num_workers * training.gradient_accumulation_steps),
-        ),
+        ).total,
         num_cpus=spec.compute.num_cpus,
         num_gpus=spec.compute.num_gpus,
         corpus_bytes=corpus_bytes,

@@ -19,6 +19,8 @@ UNREACHABLE = 3
 REFUSED = 4
 INTERRUPTED = 130
 
+_PIPE_WIDTH = 160
+
 UrlOption = Annotated[
     str | None,
     typer.Option("--url", envvar="ELECTRA_URL", help="Address of the service; that of the running stack by default."),
@@ -66,7 +68,9 @@ class ReadableErrors(TyperGroup):
 
 def stdout() -> Console:
     """The console of results. Made anew, as tests and pipes exchange the stream."""
-    return Console(highlight=False)
+    console = Console(highlight=False)
+    # A file or a pipe has no width of its own: tables should not be cut for one.
+    return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)
 
 
 def stderr() -> Console:
@@ -76,14 +80,20 @@ def stderr() -> Console:
 
 def _refusal(error: ApiError) -> list[str]:
     problem = error.problem
-    lines = [_sentence(problem.detail or problem.title)]
+    lines = [f"{problem.title}:" if problem.errors else problem.detail or problem.title]
     for item in problem.errors:
-        # `/spec/training/seed` is the field people know as training.seed.
-        field = item.pointer.removeprefix("/spec").strip("/").replace("/", ".")
         value = "" if item.value is None else f" (got {item.value})"
-        lines.append(f"  {field or 'spec'}: {item.rule}{value}")
+        lines.append(f"  {_field(item.pointer)}: {item.rule}{value}")
     lines.append(f"({problem.code}, status {problem.status}, request {problem.request_id})")
     return lines
+
+
+def _field(pointer: str) -> str:
+    """`/spec/training/seed` is the field people know as training.seed, and `/overrides/0` the first --set."""
+    place, *parts = pointer.strip("/").split("/")
+    if place == "overrides" and parts and parts[0].isdecimal():
+        return f"--set, number {int(parts[0]) + 1}"
+    return ".".join(parts if place == "spec" else [place, *parts]) or "spec"
 
 
 def _sentence(text: str) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 from pipelines.specs.documents import Progress
 from service.cli.console import FAILED, INTERRUPTED, stderr, stdout
 from service.cli.live import LiveView
-from service.cli.render import duration, figures_table, quantity
+from service.cli.render import duration, figures_table, in_short, quantity
 from service.client import ApiError, ElectraClient, UnreachableError
 from service.schemas import JobPublic
 from service.states import JobState
@@ -59,7 +59,7 @@ class PlainView:
             attempt = f", attempt {job.attempt}" if job.attempt > 1 else ""
             self.note(f"{job.state}{attempt}")
         if job.failure is not None and not job.state.is_terminal and self._is_new("failure", job.failure):
-            self.note(f"attempt {job.failure.attempt} failed: {job.failure.message}")
+            self.note(f"attempt {job.failure.attempt} failed: {in_short(job.failure.message)}")
         told = job.progress
         if told is None:
             return

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
 from pipelines.specs import documents
-from service.cli.render import duration, quantity, state_text
+from service.cli.render import duration, in_short, quantity, state_text
 from service.schemas import JobPublic
 from service.states import JobState
 
@@ -64,7 +64,7 @@ class LiveView:
         """Move the bars."""
         before, self._job = self._job, job
         if job.failure is not None and not job.state.is_terminal and (before is None or before.failure != job.failure):
-            self.note(f"attempt {job.failure.attempt} failed: {job.failure.message}")
+            self.note(f"attempt {job.failure.attempt} failed: {in_short(job.failure.message)}")
         told = job.progress
         if told is not None:
             if told.attempt != self._attempt and self._attempt:

@@ -45,6 +45,12 @@ def moment(at: datetime | None) -> str:
     return "–" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
+def in_short(message: str) -> str:
+    """A message on one line: its first, and of a traceback the last, which says what went wrong."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return " … ".join(lines if len(lines) < 2 else (lines[0], lines[-1]))
+
+
 def state_text(state: JobState) -> Text:
     """A state in its colour."""
     return Text(state.value, style=STATE_STYLES.get(state, ""))

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.console import WRONG_INPUT, stderr, stdout
+from service.cli.console import INTERRUPTED, WRONG_INPUT, stderr, stdout
 from service.local import LocalStack, StackOptions, default_home
 
 _WATCH_SECONDS = 0.5
@@ -89,18 +89,23 @@ def run_until_signalled(stack: LocalStack) -> Iterator[None]:
     """The stack around a block, which Ctrl-C, SIGTERM and a closed terminal end in good order."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, _interrupt) for number in numbers}
+    has_started = False
     try:
         stack.start()
+        has_started = True
         yield
     except KeyboardInterrupt:
         typer.echo("\nStopping …")
+        if not has_started:
+            raise typer.Exit(INTERRUPTED) from None
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)  # stopping takes seconds, and half of it is worse than none
         stack.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
-        typer.echo("Ray, MLflow and the service are stopped.")
+        if has_started:
+            typer.echo("Ray, MLflow and the service are stopped.")
 
 
 def print_addresses(stack: LocalStack) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
+from pipelines.specs.plan import JobPlan
 from service.desk import JobsDep, SettingsDep
 from service.problems import problems
 from service.routes.bodies import StrictJsonRoute
@@ -66,6 +67,6 @@ def cancel_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic
 
 
 @router.post("/jobs:plan", responses=problems(415))
-def plan_job(request: JobCreate, jobs: JobsDep) -> dict[str, Any]:
+def plan_job(request: JobCreate, jobs: JobsDep) -> JobPlan:
     """The resolved spec and what it would cost: parameters, FLOPs, memory. Nothing is started."""
-    return jobs.plan(request).model_dump(mode="json")
+    return jobs.plan(request)

@@ -1,0 +1,203 @@
+"""WordPiece vocabularies: trained, loaded, and written as Transformers reads them. No torch, no Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from pipelines import storage
+from pipelines.artifacts import SpecialTokenIds
+from pipelines.errors import CorpusError
+from pipelines.specs.corpus import PretrainedTokenizerSpec, WordPieceSpec
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+TOKENIZER_FILE = "tokenizer.json"
+VOCAB_FILE = "vocab.txt"
+
+
+def load_tokenizer(uri: str) -> Tokenizer:
+    """The tokenizer of a folder that holds a `tokenizer.json`.
+
+    Raises:
+        StorageError: it is absent.
+        CorpusError: it is no tokenizer.
+    """
+    return _parse(storage.join(uri, TOKENIZER_FILE))
+
+
+def special_ids(tokenizer: Tokenizer) -> SpecialTokenIds:
+    """Ids of [PAD], [UNK], [CLS], [SEP] and [MASK].
+
+    Raises:
+        CorpusError: the vocabulary lacks one.
+    """
+    ids = [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS]
+    absent = [token for token, token_id in zip(SPECIAL_TOKENS, ids, strict=True) if token_id is None]
+    if absent:
+        raise CorpusError(f"the tokenizer must know {', '.join(SPECIAL_TOKENS)}; it lacks {', '.join(absent)}")
+    return SpecialTokenIds(*ids)
+
+
+def vocab_size(tokenizer: Tokenizer) -> int:
+    """One more than the largest id, so that every id has a row in an embedding."""
+    return max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+
+
+def train_wordpiece(texts: Callable[[], Iterable[str]], spec: WordPieceSpec) -> Tokenizer:
+    """Train a vocabulary. The same texts give the same file, on any number of threads.
+
+    Left alone, the library numbers the characters in the order of a randomly seeded hash map and breaks ties between
+    equally frequent pairs by these numbers, so no two trainings agree. The alphabet is therefore counted and ordered
+    here, and handed over as tokens that exist already.
+
+    Args:
+        texts: called twice; gives the training text each time.
+        spec: sizes and rules.
+
+    Raises:
+        CorpusError: there is no text.
+    """
+    normalizer = _bert_normalizer(spec.lowercase, spec.strip_accents)
+    alphabet, continuing = _alphabet(texts(), normalizer, spec)
+    if not alphabet:
+        raise CorpusError("there is no text to train a tokenizer on")
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=spec.vocab_size,
+        min_frequency=spec.min_frequency,
+        special_tokens=[*SPECIAL_TOKENS, *alphabet, *continuing],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    # The trainer runs on a tokenizer of its own: it would make special tokens of the alphabet.
+    scratch = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106
+    scratch.normalizer, scratch.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    scratch.train_from_iterator(texts(), trainer)
+    return bert_tokenizer(scratch.get_vocab(with_added_tokens=False), spec.lowercase, spec.strip_accents)
+
+
+def bert_tokenizer(vocabulary: dict[str, int], lowercase: bool, strip_accents: bool | None) -> Tokenizer:
+    """BERT's tokenizer around a vocabulary.
+
+    Raises:
+        CorpusError: the vocabulary lacks a special token.
+    """
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))  # noqa: S106
+    tokenizer.normalizer = _bert_normalizer(lowercase, strip_accents)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    special = special_ids(tokenizer)
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", special.cls), ("[SEP]", special.sep)],
+    )
+    return tokenizer
+
+
+def read_pretrained(spec: PretrainedTokenizerSpec) -> Tokenizer:
+    """A vocabulary that exists, without the truncation and padding its file may ask for.
+
+    Raises:
+        StorageError: it cannot be read.
+        CorpusError: it is no tokenizer, or lacks a special token.
+    """
+    uri = pretrained_file(spec.uri)
+    if uri.endswith(".json"):
+        tokenizer = _parse(uri)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        special_ids(tokenizer)
+        return tokenizer
+    try:
+        words = storage.read_bytes(uri).decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{uri} must be UTF-8: {error}") from error
+    vocabulary = {word: index for index, word in enumerate(words)}
+    if len(vocabulary) != len(words):
+        raise CorpusError(f"{uri} must name every entry once, got {len(words)} lines and {len(vocabulary)} entries")
+    return bert_tokenizer(vocabulary, spec.lowercase, spec.strip_accents)
+
+
+def pretrained_file(uri: str) -> str:
+    """The file that `uri` means: itself, or `tokenizer.json` or `vocab.txt` inside the folder it names.
+
+    Raises:
+        StorageError: there is neither.
+    """
+    if uri.endswith((".json", ".txt")):
+        return storage.normalise(uri)
+    for name in (TOKENIZER_FILE, VOCAB_FILE):
+        if storage.exists(storage.join(uri, name)):
+            return storage.join(uri, name)
+    raise storage.StorageError(uri, "must be or hold a tokenizer.json or a vocab.txt")
+
+
+def save_tokenizer(tokenizer: Tokenizer, uri: str) -> None:
+    """Write the folder that `transformers.AutoTokenizer.from_pretrained` reads."""
+    state = json.loads(tokenizer.to_str())
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": True,
+        **{f"{name}_token": f"[{name.upper()}]" for name in SpecialTokenIds._fields},
+    }
+    normalizer = state["normalizer"] or {}
+    if state["model"]["type"] == "WordPiece" and normalizer.get("type") == "BertNormalizer":
+        config |= {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": normalizer["lowercase"],
+            "strip_accents": normalizer["strip_accents"],
+            "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
+        }
+        words = sorted(tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
+        storage.write_bytes(storage.join(uri, VOCAB_FILE), "".join(f"{word}\n" for word, _ in words).encode())
+    storage.write_json(storage.join(uri, "tokenizer_config.json"), config)
+    storage.write_bytes(storage.join(uri, TOKENIZER_FILE), tokenizer.to_str(pretty=True).encode())
+
+
+def _parse(uri: str) -> Tokenizer:
+    data = storage.read_bytes(uri)
+    try:
+        return Tokenizer.from_str(data.decode())
+    except Exception as error:  # the library raises bare Exception
+        raise CorpusError(f"{uri} is no tokenizer: {error}") from error
+
+
+def _bert_normalizer(lowercase: bool, strip_accents: bool | None) -> Any:
+    return normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
+    )
+
+
+def _alphabet(texts: Iterable[str], normalizer: Any, spec: WordPieceSpec) -> tuple[list[str], list[str]]:
+    """The most frequent characters in order of their code points, and their `##` forms where words can have them."""
+    raw = np.zeros(0x110000, np.int64)
+    for text in texts:
+        raw += np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32), minlength=len(raw))
+    counts: dict[str, int] = {}
+    for code in np.flatnonzero(raw):
+        # Every rule of the normaliser looks at one character, so a count of characters need not normalise the text.
+        for character in normalizer.normalize_str(chr(code)):
+            if not character.isspace():
+                counts[character] = counts.get(character, 0) + int(raw[code])
+    room = spec.vocab_size - len(SPECIAL_TOKENS)
+    kept: list[str] = []
+    continuing: list[str] = []
+    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    for character in sorted(counts, key=lambda character: (-counts[character], character)):
+        # Punctuation and Chinese characters are words of their own: nothing continues with them.
+        continues = len(pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(f"a{character}"))) == 1
+        room -= 1 + continues
+        if room < 0 or len(kept) == spec.limit_alphabet:
+            break
+        kept.append(character)
+        if continues:
+            continuing.append(f"##{character}")
+    return sorted(kept), sorted(continuing)

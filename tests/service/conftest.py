@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from service_doubles import FakeLauncher, MemoryFolders
+
+from service.app import create_app
+from service.desk import Desk
+from service.joblogs import JobLogs
+from service.jobs import Jobs
+from service.settings import Settings
+from service.store import SqlJobStore, make_engine, upgrade_database
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return Settings(home=tmp_path, mlflow_url="http://127.0.0.1:5000", source_timeout_seconds=5)
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[SqlJobStore]:
+    engine = make_engine(settings.database_url)
+    upgrade_database(engine)
+    store = SqlJobStore(engine)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def launcher() -> FakeLauncher:
+    return FakeLauncher()
+
+
+@pytest.fixture
+def folders() -> MemoryFolders:
+    return MemoryFolders()
+
+
+@pytest.fixture
+def desk(settings: Settings, store: SqlJobStore, launcher: FakeLauncher, folders: MemoryFolders) -> Desk:
+    """Without a reconciler: what the desk does by itself."""
+    return Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders))
+
+
+@pytest.fixture
+async def client(settings: Settings, desk: Desk) -> AsyncIterator[httpx.AsyncClient]:
+    @contextmanager
+    def wire(_: Settings) -> Iterator[Desk]:
+        yield desk
+
+    app = create_app(settings, wire)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        yield client

@@ -1,0 +1,263 @@
+"""Twins of what stands behind the desk, in memory, and a way to kill the reconciler between any two of its calls."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipelines.specs.documents import JobResult, Progress
+from pipelines.specs.parsing import resolve_spec
+from service.interfaces import (
+    AttemptState,
+    AttemptStatus,
+    Capacity,
+    DuplicateKeyError,
+    FolderError,
+    IdempotencyKey,
+    JobFilter,
+    LauncherUnavailableError,
+    LaunchRejectedError,
+    StaleJobError,
+)
+from service.jobs import _new_job
+from service.records import ClusterStatus, Job, submission_id
+from service.states import ACTIVE_STATES, JobState, can_move
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def make_job(**changes: Any) -> Job:
+    """A queued job."""
+    spec = resolve_spec({"kind": "pretrain", "preset": "tiny"})
+    return replace(_new_job(spec), **changes)
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def __call__(self) -> datetime:
+        return self.time
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+class MemoryJobStore:
+    """`JobStore` in a dictionary."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.keys: dict[str, tuple[IdempotencyKey, str]] = {}
+        self.status: ClusterStatus | None = None
+        self._lock = threading.RLock()
+
+    def insert(self, job: Job, key: IdempotencyKey | None = None) -> None:
+        with self._lock:
+            if key is not None and key.key in self.keys:
+                raise DuplicateKeyError(key.key)
+            assert job.job_id not in self.jobs
+            self.jobs[job.job_id] = job
+            if key is not None:
+                self.keys[key.key] = (key, job.job_id)
+
+    def find_by_key(self, key: str) -> tuple[IdempotencyKey, Job] | None:
+        found = self.keys.get(key)
+        return None if found is None else (found[0], self.jobs[found[1]])
+
+    def get(self, job_id: str) -> Job | None:
+        return self.jobs.get(job_id)
+
+    def page(self, wanted: JobFilter) -> list[Job]:
+        found = [
+            job
+            for job in reversed(self._sorted())
+            if (not wanted.states or job.state in wanted.states)
+            and wanted.name in (None, job.name)
+            and wanted.kind in (None, job.kind)
+            and (wanted.before is None or (job.created_at, job.job_id) < wanted.before)
+        ]
+        return found[: wanted.limit]
+
+    def request_cancel(self, job_id: str, at: datetime) -> Job | None:
+        with self._lock:
+            job = self.jobs.get(job_id)
+            if job is not None and not job.state.is_terminal and job.cancel_requested_at is None:
+                self.jobs[job_id] = replace(job, cancel_requested_at=at)
+            return self.jobs.get(job_id)
+
+    def list_unsettled(self) -> list[Job]:
+        return [
+            job
+            for job in self._sorted()
+            if job.state in ACTIVE_STATES
+            or (job.state is JobState.QUEUED and job.cancel_requested_at)
+            or (job.state.is_terminal and not job.is_log_saved)
+        ]
+
+    def list_queued(self, limit: int) -> list[Job]:
+        return [job for job in self._sorted() if job.state is JobState.QUEUED and not job.cancel_requested_at][:limit]
+
+    def count_active(self) -> int:
+        return sum(job.state in ACTIVE_STATES for job in self.jobs.values())
+
+    def update(self, job: Job, **changes: Any) -> Job:
+        with self._lock:
+            now = self.jobs.get(job.job_id)
+            after = changes.get("state", job.state)
+            assert after == job.state or can_move(job.state, after), f"{job.state} never becomes {after}"
+            if now is None or (now.state, now.attempt) != (job.state, job.attempt):
+                raise StaleJobError(job.job_id)
+            self.jobs[job.job_id] = replace(now, **changes)
+            return replace(job, **changes)
+
+    def cluster_status(self) -> ClusterStatus | None:
+        return self.status
+
+    def save_cluster_status(self, status: ClusterStatus) -> None:
+        self.status = status
+
+    def close(self) -> None:
+        pass
+
+    def _sorted(self) -> list[Job]:
+        return sorted(self.jobs.values(), key=lambda job: (job.created_at, job.job_id))
+
+
+class MemoryFolders:
+    """`JobFolders` in dictionaries."""
+
+    def __init__(self) -> None:
+        self.specs: dict[str, str] = {}
+        self.cancelled: set[str] = set()
+        self.progress: dict[str, Progress] = {}
+        self.results: dict[str, JobResult] = {}
+        self.logs: dict[tuple[str, int], str] = {}
+        self.broken: set[str] = set()
+
+    def write_spec(self, job_id: str, spec_json: str) -> None:
+        self._check(job_id)
+        self.specs[job_id] = spec_json
+
+    def request_cancel(self, job_id: str) -> None:
+        self._check(job_id)
+        self.cancelled.add(job_id)
+
+    def read_progress(self, job_id: str) -> Progress | None:
+        self._check(job_id)
+        return self.progress.get(job_id)
+
+    def read_result(self, job_id: str) -> JobResult | None:
+        self._check(job_id)
+        return self.results.get(job_id)
+
+    def save_log(self, job_id: str, attempt: int, log: str) -> None:
+        self._check(job_id)
+        self.logs[job_id, attempt] = log
+
+    def read_log(self, job_id: str, attempt: int) -> str | None:
+        self._check(job_id)
+        return self.logs.get((job_id, attempt))
+
+    def _check(self, job_id: str) -> None:
+        if job_id in self.broken:
+            raise FolderError("the disk is full")
+
+
+class FakeLauncher:
+    """A Ray of one's own: attempts run until the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[str, AttemptStatus] = {}
+        self.logs: dict[str, str] = {}
+        self.submitted: list[str] = []
+        """Every attempt that really started, in order."""
+        self.stopped: list[str] = []
+        self.is_down = False
+        self.rejects = False
+        self.size: Capacity | None = Capacity(2, 0)
+
+    def submit(self, job_id: str, attempt: int) -> None:
+        self._check()
+        if self.rejects:
+            raise LaunchRejectedError("no")
+        name = submission_id(job_id, attempt)
+        if name not in self.attempts:
+            self.submitted.append(name)
+            self.set(name, AttemptState.RUNNING)
+            self.logs[name] = f"log of {name}\n"
+
+    def status(self, submission_id: str) -> AttemptStatus | None:
+        self._check()
+        return self.attempts.get(submission_id)
+
+    def stop(self, submission_id: str) -> None:
+        self._check()
+        self.stopped.append(submission_id)
+        if submission_id in self.attempts and not self.attempts[submission_id].state.is_terminal:
+            self.set(submission_id, AttemptState.STOPPED)
+
+    def read_log(self, submission_id: str) -> str | None:
+        self._check()
+        return self.logs.get(submission_id)
+
+    def capacity(self) -> Capacity | None:
+        self._check()
+        return self.size
+
+    def close(self) -> None:
+        pass
+
+    def set(self, name: str, state: AttemptState) -> None:
+        self.attempts[name] = AttemptStatus(state)
+
+    def restart_head(self) -> None:
+        """The head comes back with nothing in its memory."""
+        self.attempts.clear()
+        self.logs.clear()
+
+    def _check(self) -> None:
+        if self.is_down:
+            raise LauncherUnavailableError("Ray does not answer")
+
+
+class Killed(BaseException):
+    """`kill -9`: no `except Exception` sees it."""
+
+
+class Killer:
+    """Counts calls of what it watches and dies before or after the n-th."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.calls = 0
+
+    def watch(self, target: Any) -> Any:
+        return _Watched(target, self)
+
+    def point(self) -> None:
+        if self.calls == self.at:
+            self.at = -1
+            raise Killed
+        self.calls += 1
+
+
+class _Watched:
+    def __init__(self, target: Any, killer: Killer) -> None:
+        self._target = target
+        self._killer = killer
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._target, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._killer.point()
+            answer = method(*args, **kwargs)
+            self._killer.point()
+            return answer
+
+        return call
