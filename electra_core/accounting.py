@@ -1,4 +1,4 @@
-"""What a model costs: parameters, arithmetic, memory. Plain arithmetic without torch, so that the service can quote it."""
+"""What a model costs: parameters, arithmetic, memory. Plain arithmetic without torch: the service can quote it."""
 
 from __future__ import annotations
 

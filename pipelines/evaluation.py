@@ -120,7 +120,7 @@ def mark_example(
 ) -> tuple[ExampleToken, ...]:
     """One held-out row with its replaced tokens, and what the discriminator thinks of each token.
 
-    Chosen for being readable, not for being marked well: the row with the fewest tokens that are not words.
+    Chosen for being readable, not for being marked well: the row with the most different words.
     """
     networks.eval()
     tokenizer = load_tokenizer(task.corpus.tokenizer_uri)
@@ -129,9 +129,10 @@ def mark_example(
     indices = torch.arange(count, device=worker.device)
     ids = torch.from_numpy(rows.rows(indices.cpu().numpy())).to(worker.device)
     words = [tokenizer.id_to_token(index) or "" for index in range(task.corpus.vocab_size)]
-    is_word = torch.tensor([len(word) > 1 and word.isalpha() for word in words], device=worker.device)
+    is_word = [len(word) > 1 and word.isalpha() for word in words]
     shown = slice(0, min(EXAMPLE_TOKENS, ids.shape[1]))
-    chosen = is_word[ids[:, shown]].sum(dim=1).argmax().reshape(1)
+    varieties = [len({token for token in row if is_word[token]}) for row in ids[:, shown].tolist()]
+    chosen = torch.tensor([varieties.index(max(varieties))], device=worker.device)
 
     batch = TokenBatch(ids[chosen], torch.ones_like(ids[chosen], dtype=torch.bool), indices[chosen], is_packed=True)
     draws = Draws(task.spec.evaluation.seed, 0, batch.rows)

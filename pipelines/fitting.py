@@ -11,6 +11,7 @@ import torch
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
+from pipelines import storage
 from pipelines.checkpoint import list_checkpoints
 from pipelines.errors import JobCancelled, NonFiniteLossError, PipelineError
 from pipelines.job import JobDirectory, ProgressReporter
@@ -22,6 +23,8 @@ from pipelines.workers import Worker, limit_threads
 
 log = logging.getLogger(__name__)
 
+OUTCOME_FILE = "training_outcome.json"
+"""How training ended, in the job's directory: Ray Train carries no word from the workers without a checkpoint."""
 COLLECTIVE_TIMEOUT_SECONDS = 1800
 """Longest wait of one worker for the others in a collective operation: rank 0 may be saving a large checkpoint."""
 
@@ -68,8 +71,10 @@ def fit(task: WorkerTask) -> None:
             failure_config=FailureConfig(max_failures=spec.training.max_failures),
         ),
     )
-    result = trainer.fit()
-    _raise_outcome(result.metrics or {}, task.training.checkpoints_uri)
+    outcome_uri = directory.path(OUTCOME_FILE)
+    storage.write_json(outcome_uri, {"outcome": None})  # what an earlier attempt left is not this one's
+    trainer.fit()
+    _raise_outcome(storage.read_json(outcome_uri), task.training.checkpoints_uri)
 
 
 def train_worker(config: dict[str, Any]) -> None:
@@ -81,14 +86,15 @@ def train_worker(config: dict[str, Any]) -> None:
     device = ray.train.torch.get_device() if task.training.spec.compute.gpus_per_worker else torch.device("cpu")
     worker = Worker(context.get_world_rank(), context.get_world_size(), device)
     outcome: dict[str, Any] = {"outcome": "finished"}
+    # Outcomes are told, not raised: a worker that raises is started again, and would only end the same way again.
     try:
         _train_and_record(task, worker)
     except JobCancelled:
         outcome = {"outcome": "cancelled"}
     except NonFiniteLossError as error:
-        # Reported, not raised: a worker that raises is started again, and this one would fail again.
         outcome = {"outcome": "non_finite_loss", "step": error.step}
-    ray.train.report(outcome)
+    if worker.is_first:
+        storage.write_json(JobDirectory(task.job_uri).path(OUTCOME_FILE), outcome)
 
 
 def _train_and_record(task: WorkerTask, worker: Worker) -> None:

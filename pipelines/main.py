@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SpecError, PipelineError, OSError) as error:
         print(f"cannot start: {error}", file=sys.stderr)
         return 2
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing of a job is fetched from a hub
     configure_logging(job_id=directory.job_id, attempt=options.attempt)
     previous = directory.read_result()
     if previous is not None and previous.state == "SUCCEEDED":
@@ -76,7 +77,9 @@ def run(directory: JobDirectory, attempt: int) -> JobResult:
         return _end(directory, tracking_uri, reporter, JobResult(state="CANCELLED", attempt=attempt))
     except Exception as error:
         failure = describe_failure(error, reporter.current_stage)
-        log.log(logging.ERROR, "job_failed", extra=failure.model_dump(), exc_info=failure.code == "internal")
+        log.log(
+            logging.ERROR, "job_failed", extra={"failure": failure.model_dump()}, exc_info=failure.code == "internal"
+        )
         return _end(directory, tracking_uri, reporter, JobResult(state="FAILED", attempt=attempt, failure=failure))
 
 

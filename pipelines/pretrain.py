@@ -20,6 +20,7 @@ from pipelines.artifacts import PreparedCorpus
 from pipelines.corpus.prepare import prepare_corpus
 from pipelines.errors import ResourceError
 from pipelines.evaluation import Evaluated, describe_corpus, evaluate_and_export
+from pipelines.export import ARCHITECTURES
 from pipelines.fitting import WorkerTask, fit
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.report import plain_example, plot_learning_rate, plot_losses
@@ -100,7 +101,7 @@ def _check_resources(compute: ComputeSpec) -> None:
 def _record_start(run: RunIdentity, spec: PretrainSpec, corpus: PreparedCorpus, plan: JobPlan) -> None:
     """Parameters, spec, manifest and price: on record before the first step, so that a failed run has them too."""
     tracking.log_params(run, spec.model_dump(mode="json"))
-    tracking.log_params(run, {"corpus_digest": corpus.digest, "vocab_size": corpus.vocab_size})
+    tracking.set_tags(run, {"electra.corpus": corpus.digest, "electra.vocab_size": str(corpus.vocab_size)})
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         storage.write_json(str(folder / "spec.json"), spec.model_dump(mode="json"))
@@ -145,6 +146,7 @@ def record(
                 artifact_name=network,
                 model_name=model_name,
                 alias=spec.record.alias,
+                architecture=ARCHITECTURES[network],
                 task=PIPELINE_TASKS[network],
                 pip_requirements=requirements,
                 tags={tracking.JOB_TAG: directory.job_id, "electra.network": network},

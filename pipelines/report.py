@@ -92,7 +92,9 @@ def model_card(
         for key, value in figures.items()
         if key.startswith((network, "replaced_fraction"))
     )
-    sources = "\n".join(f"- `{source.model_dump_json(exclude_defaults=True)}`" for source in spec.corpus.sources)
+    sources = "\n".join(
+        f"- {source.type}: `{source.model_dump_json(exclude_defaults=True)}`" for source in spec.corpus.sources
+    )
     license_line = f"license: {spec.record.license}\n" if spec.record.license else ""
     return f"""---
 {license_line}library_name: transformers
@@ -112,7 +114,7 @@ model = {model_class}.from_pretrained(folder)
 
 ## Training
 
-- Job `{job_id}`: {spec.training.num_train_steps:,} steps of {plan.tokens_per_step:,} tokens, so
+- Job `{job_id}`: {spec.training.num_train_steps:,} steps of {plan.tokens_per_step:,} tokens, which are
   {plan.total_tokens:,} tokens and {plan.total_flops:.3g} FLOPs.
 - {parameters:,} parameters; hidden size {spec.model.hidden_size}, {spec.model.num_hidden_layers} layers;
   generator ratio {spec.model.generator_size_ratio:g}; λ = {spec.objective.discriminator_weight:g}.

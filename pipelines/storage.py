@@ -115,7 +115,7 @@ def exists(uri: str) -> bool:
         if _scheme(uri) in HTTP_SCHEMES:
             return bool(http_filesystem().exists(uri))
         filesystem, key = object_store(uri)
-        return str(filesystem.get_file_info(key).type) != "FileType.NotFound"
+        return _kind(filesystem, key) != "NotFound"
 
 
 def open_input(uri: str) -> IO[bytes]:
@@ -279,10 +279,10 @@ def delete_tree(uri: str) -> None:
                 path.unlink(missing_ok=True)
             return
         filesystem, key = object_store(uri)
-        kind = str(filesystem.get_file_info(key).type)
-        if kind == "FileType.Directory":
+        kind = _kind(filesystem, key)
+        if kind == "Directory":
             filesystem.delete_dir(key)
-        elif kind == "FileType.File":
+        elif kind == "File":
             filesystem.delete_file(key)
 
 
@@ -292,6 +292,11 @@ def upload_tree(local_dir: str | Path, uri: str) -> None:
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         with path.open("rb") as source, open_output(join(uri, path.relative_to(root).as_posix())) as target:
             shutil.copyfileobj(source, target, _COPY_BYTES)
+
+
+def _kind(filesystem: Any, key: str) -> str:
+    """`File`, `Directory` or `NotFound`."""
+    return str(filesystem.get_file_info(key).type.name)
 
 
 def _scheme(uri: str) -> str:

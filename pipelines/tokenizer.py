@@ -36,7 +36,7 @@ def special_ids(tokenizer: Tokenizer) -> SpecialTokenIds:
     Raises:
         CorpusError: the vocabulary lacks one.
     """
-    ids = [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS]
+    ids: list[Any] = [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS]
     absent = [token for token, token_id in zip(SPECIAL_TOKENS, ids, strict=True) if token_id is None]
     if absent:
         raise CorpusError(f"the tokenizer must know {', '.join(SPECIAL_TOKENS)}; it lacks {', '.join(absent)}")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import mlflow
 from mlflow.entities import Metric, Param, RunTag, ViewType
@@ -19,6 +20,9 @@ from mlflow.exceptions import MlflowException
 from pipelines.errors import RecordError
 
 log = logging.getLogger(__name__)
+
+_Arguments = ParamSpec("_Arguments")
+_Returned = TypeVar("_Returned")
 
 JOB_TAG = "electra.job_id"
 FLUSH_INTERVAL_SECONDS = 2.0
@@ -38,6 +42,20 @@ class RunIdentity:
     run_id: str
 
 
+def _refusals_named(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:
+    """Make MLflow's errors ours: they say what MLflow refused, and that the fault is not the training's."""
+
+    @functools.wraps(function)
+    def named(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
+        try:
+            return function(*args, **kwargs)
+        except MlflowException as error:
+            raise RecordError(f"MLflow refused {function.__name__}: {error.message}") from error
+
+    return named
+
+
+@_refusals_named
 def open_run(tracking_uri: str, experiment: str, job_id: str, run_name: str, tags: Mapping[str, str]) -> RunIdentity:
     """Find the job's run by its tag or create it, and mark it as running.
 
@@ -45,18 +63,15 @@ def open_run(tracking_uri: str, experiment: str, job_id: str, run_name: str, tag
         RecordError: MLflow does not answer, or refuses.
     """
     client = mlflow.MlflowClient(tracking_uri=tracking_uri)
-    try:
-        found = client.get_experiment_by_name(experiment)
-        if found is not None and found.lifecycle_stage != "active":
-            raise RecordError(f"record.experiment {experiment!r} is deleted in MLflow; restore it or name another")
-        experiment_id = found.experiment_id if found is not None else _create_experiment(client, experiment)
-        query = f"tags.`{JOB_TAG}` = '{job_id}'"
-        runs = client.search_runs([experiment_id], query, run_view_type=ViewType.ACTIVE_ONLY, max_results=1)
-        run = runs[0] if runs else client.create_run(experiment_id, run_name=run_name, tags={JOB_TAG: job_id})
-        client.update_run(run.info.run_id, status="RUNNING")
-        client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
-    except MlflowException as error:
-        raise RecordError(f"MLflow at {tracking_uri} refused to open the run: {error.message}") from error
+    found = client.get_experiment_by_name(experiment)
+    if found is not None and found.lifecycle_stage != "active":
+        raise RecordError(f"record.experiment {experiment!r} is deleted in MLflow; restore it or name another")
+    experiment_id = found.experiment_id if found is not None else _create_experiment(client, experiment)
+    query = f"tags.`{JOB_TAG}` = '{job_id}'"
+    runs = client.search_runs([experiment_id], query, run_view_type=ViewType.ACTIVE_ONLY, max_results=1)
+    run = runs[0] if runs else client.create_run(experiment_id, run_name=run_name, tags={JOB_TAG: job_id})
+    client.update_run(run.info.run_id, status="RUNNING")
+    client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
     return RunIdentity(tracking_uri, experiment_id, run.info.run_id)
 
 
@@ -140,18 +155,21 @@ class Run:
                 time.sleep(FLUSH_INTERVAL_SECONDS)
 
 
+@_refusals_named
 def last_recorded_step(identity: RunIdentity, key: str) -> int:
     """Highest step an earlier attempt recorded of a metric, 0 where it recorded none."""
     history = mlflow.MlflowClient(tracking_uri=identity.tracking_uri).get_metric_history(identity.run_id, key)
     return max((metric.step for metric in history), default=0)
 
 
+@_refusals_named
 def metric_history(identity: RunIdentity, key: str) -> list[tuple[int, float]]:
     """(step, value) of a metric, by step; the last of several values at one step."""
     history = mlflow.MlflowClient(tracking_uri=identity.tracking_uri).get_metric_history(identity.run_id, key)
     return sorted({metric.step: metric.value for metric in history}.items())
 
 
+@_refusals_named
 def log_params(identity: RunIdentity, params: Mapping[str, Any]) -> None:
     """Record a nested mapping as flat `section.field` parameters. The same values may be recorded again."""
     client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
@@ -171,12 +189,21 @@ def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+@_refusals_named
+def set_tags(identity: RunIdentity, tags: Mapping[str, str]) -> None:
+    """Record facts that another attempt may find changed."""
+    client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
+    client.log_batch(identity.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+
+
+@_refusals_named
 def log_artifacts(identity: RunIdentity, folder: Path, artifact_path: str | None = None) -> None:
     """Record the files of a local folder."""
     client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
     client.log_artifacts(identity.run_id, str(folder), artifact_path)
 
 
+@_refusals_named
 def end_run(identity: RunIdentity, status: str, tags: Mapping[str, str] | None = None) -> None:
     """Close the run as FINISHED, FAILED or KILLED."""
     client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
@@ -185,12 +212,14 @@ def end_run(identity: RunIdentity, status: str, tags: Mapping[str, str] | None =
     client.set_terminated(identity.run_id, status=status)
 
 
+@_refusals_named
 def register_model(
     identity: RunIdentity,
     folder: Path,
     artifact_name: str,
     model_name: str,
     alias: str,
+    architecture: str,
     task: str,
     pip_requirements: Sequence[str],
     tags: Mapping[str, str],
@@ -198,6 +227,17 @@ def register_model(
     """Log a folder in the Transformers layout through the `transformers` flavour, register it and move the alias.
 
     A repeated call for the same run finds the version it made before.
+
+    Args:
+        identity: the run that made the model.
+        folder: config.json, model.safetensors and tokenizer files.
+        artifact_name: what the logged model is called within the run.
+        model_name: registered model; it is created where there is none.
+        alias: moves to this version.
+        architecture: Transformers' class of the network.
+        task: Transformers' pipeline that serves it.
+        pip_requirements: pinned packages; MLflow would spend seconds inferring them.
+        tags: of the version.
 
     Returns:
         The version.
@@ -211,7 +251,7 @@ def register_model(
     if versions:
         version = str(max(int(version.version) for version in versions))
     else:
-        version = _log_and_register(identity, folder, artifact_name, model_name, task, pip_requirements)
+        version = _log_and_register(identity, folder, artifact_name, model_name, architecture, task, pip_requirements)
     for key, value in tags.items():
         client.set_model_version_tag(model_name, version, key, value)
     client.set_registered_model_alias(model_name, alias, version)
@@ -223,15 +263,24 @@ def _log_and_register(
     folder: Path,
     artifact_name: str,
     model_name: str,
+    architecture: str,
     task: str,
     pip_requirements: Sequence[str],
 ) -> str:
+    # These take seconds, and only the last stage needs them.
     import mlflow.transformers
+    import transformers
 
+    transformers.utils.logging.disable_progress_bar()
+    # Components and not the folder itself: MLflow 3.17 cannot read Transformers 5's lazy table of pipelines.
+    components = {
+        "model": getattr(transformers, architecture).from_pretrained(folder),
+        "tokenizer": transformers.AutoTokenizer.from_pretrained(folder),
+    }
     mlflow.set_tracking_uri(identity.tracking_uri)
     with mlflow.start_run(run_id=identity.run_id):
         info = mlflow.transformers.log_model(
-            transformers_model=str(folder),
+            transformers_model=components,
             name=artifact_name,
             task=task,
             pip_requirements=list(pip_requirements),

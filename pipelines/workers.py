@@ -59,7 +59,7 @@ class Worker:
         return DistributedDataParallel(
             networks,
             device_ids=[self.device] if self.device.type == "cuda" else None,
-            broadcast_buffers=False,  # buffers are constants
+            forward_sync_buffers=False,  # buffers are constants
             gradient_as_bucket_view=True,  # no second copy of every gradient
         )
 

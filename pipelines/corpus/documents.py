@@ -34,7 +34,7 @@ class Document(NamedTuple):
 class PartWork(NamedTuple):
     """A file of texts to read, and the rows in it to pass over."""
 
-    index: int
+    number: int
     uri: str
     source: int
     num_bytes: int
@@ -73,9 +73,9 @@ def part_work(texts: Texts) -> Iterator[PartWork]:
     """The files of stage 1 in order, each with its duplicates."""
     duplicates = texts.duplicates()
     first = 0
-    for index, part in enumerate(texts.parts):
+    for number, part in enumerate(texts.parts):
         low, high = np.searchsorted(duplicates, (first, first + part.num_documents))
-        yield PartWork(index, _uri(texts, part), part.source, part.num_bytes, duplicates[low:high] - first)
+        yield PartWork(number, _uri(texts, part), part.source, part.num_bytes, duplicates[low:high] - first)
         first += part.num_documents
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import ray
+import ray.data
 
 from pipelines.errors import PipelineError, ResourceError
 
@@ -63,9 +64,10 @@ def map_in_order(
 
 def _dataset(items: Sequence[Any], function: Callable[[Any], Iterator[Any]]) -> Any:
     logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)  # warns that its bars are off
     num_cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
     rows = [{"item": pickle.dumps(item)} for item in items]
-    dataset = ray.data.from_items(rows, override_num_blocks=min(len(rows), _MOST_BLOCKS))
+    dataset: Any = ray.data.from_items(rows, override_num_blocks=min(len(rows), _MOST_BLOCKS))
     context = dataset.context
     context.execution_options.preserve_order = True
     context.execution_options.verbose_progress = False

@@ -37,7 +37,7 @@ class Position:
     """Lines, or Parquet records, of the piece that were read."""
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     """The rest of a file cannot be read."""
 
 
@@ -60,7 +60,7 @@ def read_records(piece: Piece, position: Position) -> Iterator[str | BadRecord]:
             yield from _line_records(piece, position)
         else:
             yield from _paragraph_records(piece, position)
-    except _Unreadable as error:
+    except _UnreadableError as error:
         yield BadRecord("unreadable_file", position.line + 1, str(error))
 
 
@@ -184,7 +184,7 @@ def _open(uri: str) -> Iterator[IO[bytes]]:
     with storage.open_input(uri) as stored:
         name = uri.lower()
         if name.endswith(".gz"):
-            with io.BufferedReader(gzip.GzipFile(fileobj=stored), 1 << 20) as stream:  # type: ignore[type-var]
+            with io.BufferedReader(gzip.GzipFile(fileobj=stored), 1 << 20) as stream:
                 yield stream
         elif name.endswith(".zst"):
             import zstandard
@@ -200,10 +200,10 @@ def _reading(read: Any) -> bytes:
     try:
         return bytes(read())
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _Unreadable(f"the compressed data is damaged or ends early: {error}") from error
+        raise _UnreadableError(f"the compressed data is damaged or ends early: {error}") from error
     except Exception as error:
         if type(error).__name__ == "ZstdError":
-            raise _Unreadable(f"the compressed data is damaged or ends early: {error}") from error
+            raise _UnreadableError(f"the compressed data is damaged or ends early: {error}") from error
         raise
 
 
@@ -224,7 +224,7 @@ def _parquet_records(piece: Piece, position: Position) -> Iterator[str | BadReco
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, storage.StorageError):
                 raise
-            raise _Unreadable(f"the Parquet file is damaged: {' '.join(str(error).split())[:200]}") from error
+            raise _UnreadableError(f"the Parquet file is damaged: {' '.join(str(error).split())[:200]}") from error
 
 
 def _column_records(column: Any, field: str, position: Position) -> Iterator[str | BadRecord]:

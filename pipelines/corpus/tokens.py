@@ -138,7 +138,7 @@ def _tokenise_part(part: PartWork, tokenizer_uri: str, split: Split, dtype: str)
         sizes[is_held_out] += len(ids) + 1
     train, held_out = (np.concatenate(arrays) if arrays else np.empty(0, dtype) for arrays in collected)
     yield _Tokens(
-        part.index, (train, held_out), (np.array(starts[0], np.int64), np.array(starts[1], np.int64)), num_empty
+        part.number, (train, held_out), (np.array(starts[0], np.int64), np.array(starts[1], np.int64)), num_empty
     )
 
 

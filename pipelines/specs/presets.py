@@ -35,14 +35,14 @@ def electra_tiny() -> PretrainSpec:
         ),
         optimizer=OptimizerConfig(learning_rate=5e-4, warmup_steps=500, beta2=0.98),
         training=TrainingSpec(
-            num_train_steps=15_000,
+            num_train_steps=16_000,
             global_batch_size=8,
             sequence_length=64,
             log_interval_steps=50,
-            checkpoint_interval_steps=2500,
+            checkpoint_interval_steps=2000,
         ),
         compute=ComputeSpec(num_workers=2),
-        evaluation=EvaluationSpec(interval_steps=2500, max_rows=1024),
+        evaluation=EvaluationSpec(interval_steps=2000, max_rows=1024),
     )
 
 
@@ -65,7 +65,13 @@ def electra_base() -> PretrainSpec:
             generator_size_ratio=1 / 3,
         ),
         optimizer=OptimizerConfig(learning_rate=2e-4),
-        training=TrainingSpec(num_train_steps=766_000, global_batch_size=256, sequence_length=512, precision="bf16"),
+        training=TrainingSpec(
+            num_train_steps=766_000,
+            global_batch_size=256,
+            sequence_length=512,
+            gradient_accumulation_steps=8,
+            precision="bf16",
+        ),
         compute=ComputeSpec(gpus_per_worker=1),
     )
 

@@ -8,7 +8,8 @@ from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from pipelines.specs import documents
@@ -29,10 +30,9 @@ class LiveView:
         self._bars = Progress(
             SpinnerColumn(finished_text="✓"),
             TextColumn("{task.description:<8}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.percentage:>3.0f}%"),
+            _StageBar(bar_width=None),
+            TextColumn("{task.fields[share]:>4}"),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
             console=console,
             expand=True,
         )
@@ -58,7 +58,7 @@ class LiveView:
 
     def note(self, line: str) -> None:
         """A line above the bars."""
-        self._live.console.print(line, markup=False, soft_wrap=True)
+        self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def update(self, job: JobPublic) -> None:
         """Move the bars."""
@@ -81,7 +81,7 @@ class LiveView:
     def _add_bars(self) -> None:
         for task in self._tasks.values():
             self._bars.remove_task(task)
-        self._tasks = {stage: self._bars.add_task(stage, total=1.0, start=False, note="") for stage in STAGES}
+        self._tasks = {stage: self._bars.add_task(stage, total=1.0, start=False, share="") for stage in STAGES}
 
     def _move_bars(self, told: documents.Progress) -> None:
         if told.stage not in self._tasks:
@@ -90,7 +90,10 @@ class LiveView:
             task = self._tasks[stage]
             if stage == told.stage:
                 self._start(task)
-                self._bars.update(task, total=_total(told), completed=_done(told), note=_note(told))
+                done = _done(told)
+                share = "" if done is None else f"{done:.0%}"
+                # Without a total the bar only says that something is going on.
+                self._bars.update(task, total=None if done is None else 1.0, completed=done or 0.0, share=share)
                 return
             self._finish(task)
 
@@ -100,7 +103,7 @@ class LiveView:
 
     def _finish(self, task: TaskID) -> None:
         self._start(task)
-        self._bars.update(task, total=1.0, completed=1.0, note="")
+        self._bars.update(task, total=1.0, completed=1.0, share="100%")
         self._bars.stop_task(task)
 
     def _draw(self) -> RenderableType:
@@ -109,11 +112,23 @@ class LiveView:
             lines.append(_status(self._job))
             if self._job.progress is not None:
                 told = self._job.progress
+                if (now := _now(told)) and not self._job.state.is_terminal:
+                    lines.append(Text.assemble(("now      ", "dim"), now, overflow="ellipsis", no_wrap=True))
                 if told.losses:
                     lines.append(_figures("losses  ", told.losses))
                 if told.evaluation:
                     lines.append(_figures("held out", told.evaluation))
         return Group(*lines)
+
+
+class _StageBar(BarColumn):
+    """Empty until its stage begins; rich would draw a stage to come as one that is going on."""
+
+    def render(self, task: Task) -> ProgressBar:
+        """The bar."""
+        bar = super().render(task)
+        bar.pulse = False
+        return bar
 
 
 def _status(job: JobPublic) -> Text:
@@ -131,23 +146,13 @@ def _figures(title: str, figures: Mapping[str, float]) -> Text:
     return text
 
 
-def _total(told: documents.Progress) -> float | None:
-    """None draws a bar that only says that something is going on."""
-    return 1.0 if told.fraction is not None or _share_of_steps(told) is not None else None
+def _done(told: documents.Progress) -> float | None:
+    if told.stage == "train" and told.step is not None and told.num_train_steps:
+        return told.step / told.num_train_steps
+    return told.fraction
 
 
-def _done(told: documents.Progress) -> float:
-    share = _share_of_steps(told)
-    return share if share is not None else told.fraction or 0.0
-
-
-def _share_of_steps(told: documents.Progress) -> float | None:
-    if told.stage != "train" or told.step is None or not told.num_train_steps:
-        return None
-    return told.step / told.num_train_steps
-
-
-def _note(told: documents.Progress) -> str:
+def _now(told: documents.Progress) -> str:
     if told.stage != "train" or told.step is None:
         return told.message
     parts = [f"{told.step:,}/{told.num_train_steps or 0:,} steps"]

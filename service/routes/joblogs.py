@@ -22,9 +22,11 @@ router = APIRouter(prefix="/v1", tags=["jobs"])
 
 KEEP_ALIVE_SECONDS = 15
 _LAST_EVENT_ID = re.compile(r"([1-9][0-9]{0,5}):([0-9]{1,12})")
+_TEXT = {"type": "string"}
+_EVENT = {"type": "object", "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT}, "required": ["data"]}
 _CONTENT = {
     "description": "The log; with `follow`, its lines as events whose ids are `attempt:line`, then an event `end`.",
-    "content": {"text/plain": {"schema": {"type": "string"}}, "text/event-stream": {"schema": {"type": "string"}}},
+    "content": {"text/plain": {"schema": _TEXT}, "text/event-stream": {"schema": _EVENT}},
 }
 
 

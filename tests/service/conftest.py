@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import structlog
 from service_doubles import FakeLauncher, MemoryFolders
 
 from service.app import create_app
@@ -14,6 +15,13 @@ from service.joblogs import JobLogs
 from service.jobs import Jobs
 from service.settings import Settings
 from service.store import SqlJobStore, make_engine, upgrade_database
+
+# Through the standard library, where pytest catches it: structlog by itself prints to standard output.
+structlog.configure(
+    processors=[structlog.contextvars.merge_contextvars, structlog.stdlib.render_to_log_kwargs],
+    logger_factory=structlog.stdlib.LoggerFactory(),
+    wrapper_class=structlog.stdlib.BoundLogger,
+)
 
 
 @pytest.fixture

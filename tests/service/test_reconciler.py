@@ -1,77 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-from service_doubles import Clock, FakeLauncher, Killed, Killer, MemoryFolders, MemoryJobStore, make_job
+from service_world import World
 
 from pipelines.specs.documents import Failure, JobResult, Progress
 from service.interfaces import AttemptState
-from service.reconciler import Reconciler
-from service.records import Job
 from service.settings import Settings
 from service.states import JobState
 
 RETRY = Failure(stage="train", code="internal", message="node lost", can_retry=True)
 FINAL = Failure(stage="prepare", code="data", message="no text")
-
-
-@dataclass
-class World:
-    """A store, a Ray and folders, and reconcilers that come and go."""
-
-    settings: Settings
-    store: MemoryJobStore = field(default_factory=MemoryJobStore)
-    launcher: FakeLauncher = field(default_factory=FakeLauncher)
-    folders: MemoryFolders = field(default_factory=MemoryFolders)
-    clock: Clock = field(default_factory=Clock)
-
-    def __post_init__(self) -> None:
-        self.reconciler = self.new_reconciler(Killer(-1))
-
-    def new_reconciler(self, killer: Killer) -> Reconciler:
-        watched: list[Any] = [killer.watch(part) for part in (self.store, self.launcher, self.folders)]
-        return Reconciler(*watched, settings=self.settings, now=self.clock)
-
-    def add(self, **changes: Any) -> str:
-        job = make_job(**changes)
-        self.store.insert(job)
-        return job.job_id
-
-    def rounds(self, number: int = 3, seconds: float = 0) -> None:
-        for _ in range(number):
-            self.clock.pass_seconds(seconds)
-            self.reconciler.run_round()
-
-    def running(self) -> str:
-        """A job whose first attempt runs."""
-        job_id = self.add()
-        self.rounds()
-        assert self[job_id].state is JobState.RUNNING
-        return job_id
-
-    def end(self, job_id: str, state: str, ray: AttemptState, attempt: int | None = None, **fields: Any) -> None:
-        """The job writes its result, and its process ends."""
-        job = self[job_id]
-        self.folders.results[job_id] = JobResult.model_validate(
-            {"state": state, "attempt": attempt or job.attempt, **fields}
-        )
-        self.launcher.set(str(job.ray_submission_id), ray)
-
-    def kill(self, job_id: str) -> None:
-        """`kill -9` on the driver."""
-        self.launcher.set(str(self[job_id].ray_submission_id), AttemptState.FAILED)
-
-    def cancel(self, job_id: str) -> None:
-        self.store.request_cancel(job_id, self.clock())
-
-    def __getitem__(self, job_id: str) -> Job:
-        job = self.store.get(job_id)
-        assert job is not None
-        return job
 
 
 @pytest.fixture
@@ -307,58 +247,3 @@ def test_a_thread_runs_rounds_until_it_is_stopped(world: World) -> None:
         world.reconciler.wake()
     world.reconciler.stop()
     assert world[job_id].state is JobState.RUNNING
-
-
-# ── kill -9 between any two calls ─────────────────────────────────────────────────────────────────────────────────
-
-
-def succeeds(world: World, job_id: str) -> None:
-    if world[job_id].state is JobState.RUNNING:
-        world.end(job_id, "SUCCEEDED", AttemptState.SUCCEEDED)
-
-
-def loses_its_first_attempt(world: World, job_id: str) -> None:
-    if world[job_id].state is JobState.RUNNING and world[job_id].attempt == 1:
-        world.kill(job_id)
-    else:
-        succeeds(world, job_id)
-
-
-def is_cancelled(world: World, job_id: str) -> None:
-    if world[job_id].state is JobState.RUNNING:
-        world.cancel(job_id)
-
-
-SCENARIOS: list[tuple[Callable[[World, str], None], JobState, int]] = [
-    (succeeds, JobState.SUCCEEDED, 1),
-    (loses_its_first_attempt, JobState.SUCCEEDED, 2),
-    (is_cancelled, JobState.CANCELLED, 1),
-]
-
-
-@pytest.mark.parametrize(("life", "end", "attempts"), SCENARIOS)
-def test_kill_9_at_any_point_changes_nothing(
-    settings: Settings, life: Callable[[World, str], None], end: JobState, attempts: int
-) -> None:
-    """The reconciler dies before or after its n-th call, for every n, and its successor ends the story the same."""
-    n = 0
-    while True:
-        world = World(settings)
-        job_id, killer = world.add(), Killer(n)
-        world.reconciler = world.new_reconciler(killer)
-        was_killed = False
-        for _ in range(20):
-            try:
-                world.rounds(1, seconds=15)
-            except Killed:
-                was_killed = True
-                world.reconciler = world.new_reconciler(Killer(-1))
-            life(world, job_id)
-        job = world[job_id]
-        assert (job.state, job.attempt, job.is_log_saved) == (end, attempts, True), f"killed at {n}"
-        assert world.launcher.submitted == [f"{job_id}-a{k + 1}" for k in range(attempts)], f"killed at {n}"
-        assert set(world.folders.logs) == {(job_id, k + 1) for k in range(attempts)}, f"killed at {n}"
-        if not was_killed:
-            break
-        n += 1
-    assert n > 30

@@ -1,0 +1,47 @@
+"""Twenty CPU losses of a tiny run. A change that should not change the computation keeps them.
+
+python tests/electra_core/golden_losses.py > tests/golden/electra_losses.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+from tiny import SPECIAL, draws, networks, token_batch
+
+from electra_core.config import MaskingConfig, OptimizerConfig
+from electra_core.masking import apply_mask
+from electra_core.optimizer import ElectraAdam, clip_by_global_norm, parameter_groups
+from electra_core.schedule import learning_rate
+
+COMMAND = "python tests/electra_core/golden_losses.py > tests/golden/electra_losses.json"
+NUM_STEPS = 20
+
+
+def train(num_steps: int = NUM_STEPS, dropout: float = 0.1, **changes) -> list[tuple[float, float]]:
+    """Generator's and discriminator's mean losses of each step on four padded rows."""
+    net = networks(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    config = OptimizerConfig(learning_rate=3e-3, warmup_steps=5).model_copy(update=changes)
+    optimizer = ElectraAdam(parameter_groups(net, config.weight_decay), lr=config.learning_rate, eps=config.epsilon)
+    batch = token_batch(padded=True)
+    losses = []
+    for step in range(num_steps):
+        masked = apply_mask(batch, MaskingConfig(), SPECIAL, draws(batch, step))
+        sums = net(masked, draws(batch, step))
+        sums.total(sums.num_masked, sums.num_real, 50.0).backward()
+        clip_by_global_norm(net.parameters(), config.max_grad_norm)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, config, num_steps)
+        optimizer.step()
+        optimizer.zero_grad()
+        generator, discriminator = sums.generator_loss / sums.num_masked, sums.discriminator_loss / sums.num_real
+        losses.append((generator.item(), discriminator.item()))
+    return losses
+
+
+if __name__ == "__main__":
+    losses = [[round(value, 6) for value in pair] for pair in train()]
+    json.dump({"command": COMMAND, "torch": torch.__version__, "generator_discriminator": losses}, sys.stdout, indent=1)
+    sys.stdout.write("\n")

@@ -1,0 +1,119 @@
+"""Our networks, exported, are Transformers' networks: hidden states, logits, losses, and every Electra class loads."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from tiny import SPECIAL, VOCAB_SIZE, draws, masked_batch, networks, shake, token_batch
+from transformers import (
+    AutoModel,
+    ElectraConfig,
+    ElectraForMaskedLM,
+    ElectraForPreTraining,
+    ElectraForSequenceClassification,
+)
+
+from electra_core.conversion.to_transformers import discriminator_state_dict, generator_state_dict, transformers_config
+from electra_core.objectives.corruption import corrupt
+
+SIZES = [
+    {},
+    {"embedding_size": 32},
+    {"embedding_size": 32, "generator_size_ratio": 1.0, "num_attention_heads": 4},
+    {"hidden_size": 48, "num_attention_heads": 3, "intermediate_size": 80, "num_hidden_layers": 3},
+    {"position_embedding_init": "sinusoidal", "num_attention_heads": 1, "layer_norm_eps": 1e-6},
+]
+STATES = {"discriminator": discriminator_state_dict, "generator": generator_state_dict}
+CLASSES = {"discriminator": ElectraForPreTraining, "generator": ElectraForMaskedLM}
+
+
+def ours(**changes):
+    net = networks(**changes).eval()
+    shake(net)
+    return net
+
+
+def saved(net, network, folder):
+    config = transformers_config(getattr(net, network).config, SPECIAL, CLASSES[network].__name__)
+    ElectraConfig.from_dict(config).save_pretrained(folder)
+    save_file(STATES[network](net), folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def loaded(net, network, folder, cls=None):
+    cls = cls or CLASSES[network]
+    model, report = cls.from_pretrained(saved(net, network, folder), output_loading_info=True)
+    return model.eval(), report
+
+
+@pytest.mark.parametrize("changes", SIZES)
+@pytest.mark.parametrize("network", ["discriminator", "generator"])
+@torch.no_grad()
+def test_hidden_states_and_logits_are_the_same(network, changes, tmp_path):
+    net = ours(**changes)
+    theirs, report = loaded(net, network, tmp_path)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    batch = token_batch(padded=True)
+    ids, mask, types = batch.input_ids, batch.attention_mask, (torch.arange(24) > 9).long().expand(4, -1)
+    everywhere = torch.arange(24).expand(4, -1)
+    if network == "discriminator":
+        hidden, logits = net.discriminator_hidden(ids, mask, types), net.discriminator_logits(ids, mask, types)
+    else:
+        hidden, logits = net.generator_hidden(ids, mask, types), net.generator_logits(ids, mask, everywhere, types)
+    expected = theirs(ids, mask.long(), types, output_hidden_states=True)
+    torch.testing.assert_close(hidden[mask], expected.hidden_states[-1][mask], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits[mask], expected.logits[mask], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@torch.no_grad()
+def test_both_losses_are_the_same(padded, tmp_path):
+    net, batch = ours(), masked_batch(padded=padded)
+    corruption = corrupt(net, batch, draws(batch), net.objective_config)
+    sums = net(batch, draws(batch))
+    for folder in ("generator", "discriminator"):
+        (tmp_path / folder).mkdir()
+    discriminator, _ = loaded(net, "discriminator", tmp_path / "discriminator")
+    expected = discriminator(
+        corruption.corrupted_ids, batch.attention_mask.long(), labels=corruption.is_replaced.long()
+    )
+    torch.testing.assert_close(sums.discriminator_loss / sums.num_real, expected.loss)
+    generator, _ = loaded(net, "generator", tmp_path / "generator")
+    chosen = torch.zeros_like(batch.original_ids, dtype=torch.float32)
+    chosen.scatter_(1, batch.masked_positions, batch.masked_weights)
+    labels = batch.original_ids.masked_fill(chosen == 0, -100)
+    expected = generator(batch.generator_input_ids, batch.attention_mask.long(), labels=labels)
+    torch.testing.assert_close(sums.generator_loss / sums.num_masked, expected.loss)
+
+
+@pytest.mark.parametrize(
+    ("network", "cls", "fresh"),
+    [
+        ("discriminator", ElectraForMaskedLM, ("generator_predictions.", "generator_lm_head.")),
+        ("generator", ElectraForPreTraining, ("discriminator_predictions.",)),
+        ("discriminator", ElectraForSequenceClassification, ("classifier.",)),
+        ("discriminator", AutoModel, ()),
+        ("generator", AutoModel, ()),
+    ],
+)
+def test_backbone_loads_into_every_class(network, cls, fresh, tmp_path):
+    _, report = loaded(ours(), network, tmp_path, cls)
+    assert all(key.startswith(fresh) for key in report["missing_keys"]) if fresh else not report["missing_keys"]
+    assert not any(key.startswith("electra.") for key in report["unexpected_keys"])
+
+
+def test_exports_share_no_storage_and_carry_no_padding():
+    net = ours()
+    for state in (discriminator_state_dict(net), generator_state_dict(net)):
+        assert len({tensor.data_ptr() for tensor in state.values()}) == len(state)
+        assert state["electra.embeddings.word_embeddings.weight"].shape[0] == VOCAB_SIZE
+        assert not any("position_ids" in key for key in state)
+
+
+def test_padding_ids_are_impossible():
+    net, batch = ours(), token_batch()
+    positions = torch.tensor([[1, 2]] * 4)
+    logits = net.masked_logits(net.generator_hidden(batch.input_ids, None), positions)
+    assert logits.shape[-1] == 128
+    assert (F.softmax(logits, dim=-1)[:, VOCAB_SIZE:] == 0).all()

@@ -1,0 +1,85 @@
+"""Documents as the job's side writes them, read by the service's."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pipelines.job import JobDirectory
+from pipelines.specs.documents import JobResult, Progress
+from pipelines.specs.parsing import dump_spec, resolve_spec
+from service.folders import StoredJobFolders
+from service.interfaces import FolderError
+from service.settings import Settings
+
+
+@pytest.fixture
+def folders(settings: Settings) -> StoredJobFolders:
+    return StoredJobFolders(settings)
+
+
+@pytest.fixture
+def directory(settings: Settings) -> JobDirectory:
+    """The same folder from the job's side."""
+    return JobDirectory(settings.job_uri("x"))
+
+
+def test_the_job_reads_what_the_service_writes(folders: StoredJobFolders, directory: JobDirectory) -> None:
+    spec = resolve_spec({"kind": "pretrain", "preset": "tiny"})
+    folders.write_spec("x", dump_spec(spec))
+    assert directory.read_spec() == spec
+    assert directory.read_control().action == "run"
+    folders.request_cancel("x")
+    assert directory.read_control().action == "cancel"
+
+
+def test_the_service_reads_what_the_job_writes(folders: StoredJobFolders, directory: JobDirectory) -> None:
+    assert folders.read_progress("x") is None
+    assert folders.read_result("x") is None
+    progress = Progress(attempt=2, heartbeat_at=datetime.now(UTC), losses={"a": 1.0})
+    result = JobResult(state="SUCCEEDED", evaluation={"auc": 0.8})
+    directory.write_progress(progress)
+    directory.write_result(result)
+    assert (folders.read_progress("x"), folders.read_result("x")) == (progress, result)
+
+
+def test_figures_that_are_no_numbers_are_left_out(folders: StoredJobFolders, directory: JobDirectory) -> None:
+    """A diverging job writes them, and JSON answers cannot carry them."""
+    losses = {"a": float("nan"), "b": 1.0, "c": float("inf")}
+    directory.write_progress(Progress(heartbeat_at=datetime.now(UTC), losses=losses, tokens_per_second=float("nan")))
+    progress = folders.read_progress("x")
+    assert progress is not None
+    assert (progress.losses, progress.tokens_per_second) == ({"b": 1.0}, None)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"state": "DONE"}', '{"attempt": "x"}', "[" * 10**5])
+def test_documents_that_make_no_sense_are_passed_over(
+    folders: StoredJobFolders, settings: Settings, content: str
+) -> None:
+    path = Path(settings.job_uri("x")) / "result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    assert folders.read_result("x") is None
+
+
+def test_documents_of_newer_versions_are_read(folders: StoredJobFolders, settings: Settings) -> None:
+    path = Path(settings.job_uri("x")) / "result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"state": "SUCCEEDED", "mood": "good"}))
+    assert folders.read_result("x") == JobResult(state="SUCCEEDED")
+
+
+def test_logs_are_kept_by_attempt(folders: StoredJobFolders, settings: Settings) -> None:
+    assert folders.read_log("x", 1) is None
+    folders.save_log("x", 1, "é\n")
+    assert folders.read_log("x", 1) == "é\n"
+    assert (Path(settings.job_uri("x")) / "logs" / "attempt-1.log").is_file()
+
+
+def test_a_storage_that_cannot_be_written_is_an_error(settings: Settings) -> None:
+    Path(settings.storage_uri).write_text("a file where a folder should be")
+    with pytest.raises(FolderError):
+        StoredJobFolders(settings).write_spec("x", "{}")

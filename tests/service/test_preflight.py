@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from service_doubles import START
+
+from pipelines import storage
+from pipelines.specs.parsing import resolve_spec
+from pipelines.specs.pretrain import PretrainSpec
+from service.errors import CorpusUnreadableError, InsufficientResourcesError
+from service.preflight import check_capacity, check_sources
+from service.records import ClusterStatus
+
+
+def spec_of(*uris: str, **sections: object) -> PretrainSpec:
+    sources = [{"type": "text", "uris": list(uris)}] if uris else [{"type": "python_docs"}]
+    return resolve_spec({"kind": "pretrain", "preset": "tiny", "corpus": {"sources": sources}, **sections})
+
+
+def cluster(**changes: object) -> ClusterStatus:
+    known: dict[str, object] = {"reconciled_at": START, "is_ray_reachable": True, "num_cpus": 2.0, "num_gpus": 0.0}
+    return ClusterStatus(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def test_sizes_add_up(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("12345")
+    (tmp_path / "b.txt").write_text("")
+    assert check_sources(spec_of(str(tmp_path / "a.txt"), str(tmp_path)), 5) == 10
+    assert check_sources(spec_of(), 5) is None
+
+
+def test_every_fault_is_told_in_order(tmp_path: Path) -> None:
+    with pytest.raises(CorpusUnreadableError) as caught:
+        check_sources(spec_of(*[str(tmp_path / str(number)) for number in range(12)]), 5)
+    assert [fault.pointer for fault in caught.value.faults] == [f"/spec/corpus/sources/0/uris/{n}" for n in range(12)]
+
+
+def test_a_store_that_never_answers_costs_the_time_out_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(storage, "expand", lambda _: released.wait(30))
+    started_at = time.monotonic()
+    with pytest.raises(CorpusUnreadableError, match=r"must answer within 0\.2 seconds"):
+        check_sources(spec_of("s3://a/b", "s3://a/c"), 0.2)
+    assert time.monotonic() - started_at < 2
+    released.set()
+
+
+def test_surprises_of_a_driver_are_faults_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explode(_: str) -> None:
+        raise KeyError("inside")
+
+    monkeypatch.setattr(storage, "expand", explode)
+    with pytest.raises(CorpusUnreadableError, match="KeyError"):
+        check_sources(spec_of("s3://a/b"), 5)
+
+
+def test_ten_thousand_uris_are_looked_at_in_bounded_time(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    assert check_sources(spec_of(*[str(tmp_path / "a.txt")] * 2000), 20) == 2000
+
+
+@pytest.mark.parametrize(
+    "status", [None, cluster(num_cpus=None, num_gpus=None), cluster(is_ray_reachable=False), cluster(num_cpus=64)]
+)
+def test_a_cluster_of_unknown_or_ample_size_takes_the_job(status: ClusterStatus | None) -> None:
+    check_capacity(spec_of(compute={"num_workers": 8}), status)
+
+
+def test_a_small_cluster_does_not() -> None:
+    check_capacity(spec_of(compute={"num_workers": 2, "cpus_per_worker": 1.0}), cluster())
+    check_capacity(spec_of(compute={"num_workers": 4, "cpus_per_worker": 0.5}), cluster())
+    with pytest.raises(InsufficientResourcesError, match=r"at most the cluster's 2 CPUs, got 2\.5"):
+        check_capacity(spec_of(compute={"num_workers": 1, "cpus_per_worker": 2.5}), cluster())
