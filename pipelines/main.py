@@ -37,7 +37,7 @@ from pipelines.pretrain import run_pretraining
 from pipelines.specs.documents import Failure, JobResult, Stage
 from pipelines.specs.parsing import SpecError, load_spec
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("pipelines.main")  # also when run with -m, where __name__ is __main__
 
 STORAGE_VARIABLE = "ELECTRA_STORAGE_URI"
 DEFAULT_STORAGE = "~/.electra/storage"

@@ -16,6 +16,7 @@ import io
 import json
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -48,6 +49,8 @@ __all__ = [
 ]
 
 _COPY_BYTES = 8 << 20
+_SPOOL_BYTES = 128 << 20
+"""Larger uploads wait on the local disk until they are complete."""
 
 
 class FoundFile(NamedTuple):
@@ -72,7 +75,7 @@ def normalise(uri: str) -> str:
     scheme = _scheme(uri)
     if scheme not in ("s3", "gs", *HTTP_SCHEMES):
         raise StorageError(uri, f"the scheme must be file, s3, gs, http or https, got {scheme!r}")
-    return uri.rstrip("/") if scheme in ("s3", "gs") else uri
+    return uri if scheme in HTTP_SCHEMES else f"{scheme}://{uri.partition('://')[2].rstrip('/')}"
 
 
 def local_path(uri: str) -> Path | None:
@@ -194,12 +197,14 @@ def open_output(uri: str) -> Iterator[IO[bytes]]:
         return
     if _scheme(uri) in HTTP_SCHEMES:
         raise StorageError(uri, "http addresses are read-only")
-    with _telling(uri):
-        filesystem, key = object_store(uri)
-        remote = filesystem.open_output_stream(key)
-        # Closing completes the upload; left open after a fault, the parts never become an object.
-        yield remote
-        remote.close()
+    # An upload that was begun cannot be called off through pyarrow, so it begins when the content is complete.
+    with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as spool:
+        yield spool
+        spool.seek(0)
+        with _telling(uri):
+            filesystem, key = object_store(uri)
+            with filesystem.open_output_stream(key) as remote:
+                shutil.copyfileobj(spool, remote, _COPY_BYTES)
 
 
 @contextmanager
@@ -301,7 +306,7 @@ def _kind(filesystem: Any, key: str) -> str:
 
 def _scheme(uri: str) -> str:
     scheme, separator, _ = uri.partition("://")
-    return scheme.lower() if separator else ""
+    return scheme.lower() if separator and "/" not in scheme else ""
 
 
 @contextmanager

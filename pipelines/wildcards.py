@@ -48,7 +48,12 @@ def _one(pattern: str, position: int) -> tuple[str, int]:
     closing = pattern.find("]", position + (3 if pattern[position + 1 : position + 2] == "!" else 2))
     if letter != "[" or closing < 0:
         return re.escape(letter), position + 1
-    letters = pattern[position + 1 : closing].replace("\\", r"\\").replace("[", r"\[")
-    if letters.startswith("!"):
-        return f"(?![/])[^{letters[1:]}]", closing + 1
-    return f"[{letters.replace('^', chr(92) + '^')}]", closing + 1
+    letters = pattern[position + 1 : closing]
+    negation = "^" if letters.startswith("!") else ""
+    body = "".join(one if one == "-" else re.escape(one) for one in letters.removeprefix("!"))
+    piece = f"(?!/)[{negation}{body}]"
+    try:
+        re.compile(piece)
+    except re.error:  # a range that runs backwards: the bracket stands for itself
+        return re.escape(letter), position + 1
+    return piece, closing + 1

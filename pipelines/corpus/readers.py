@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from pipelines import storage
 from pipelines.corpus import python_docs
+from pipelines.corpus.decompression import DamagedError, decompressed
 from pipelines.corpus.sources import Piece
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -37,10 +35,6 @@ class Position:
     """Lines, or Parquet records, of the piece that were read."""
 
 
-class _UnreadableError(Exception):
-    """The rest of a file cannot be read."""
-
-
 def read_records(piece: Piece, position: Position) -> Iterator[str | BadRecord]:
     """The records of a piece, in order.
 
@@ -60,13 +54,13 @@ def read_records(piece: Piece, position: Position) -> Iterator[str | BadRecord]:
             yield from _line_records(piece, position)
         else:
             yield from _paragraph_records(piece, position)
-    except _UnreadableError as error:
+    except DamagedError as error:
         yield BadRecord("unreadable_file", position.line + 1, str(error))
 
 
 def _file_record(piece: Piece) -> Iterator[str | BadRecord]:
     with _open(piece.uri) as stream:
-        data = _reading(stream.read).removeprefix(_BYTE_ORDER_MARK)
+        data = stream.read().removeprefix(_BYTE_ORDER_MARK)
     if data.strip():
         yield _decoded(data, 1)
 
@@ -154,7 +148,7 @@ def _lines(piece: Piece, position: Position) -> Iterator[bytes]:
     with _open(piece.uri) as stream:
         offset = _seek_boundary(stream, piece.start, piece.document) if piece.start else 0
         while True:
-            raw = _reading(stream.readline)
+            raw = stream.readline()
             if not raw:
                 return
             if piece.end is not None and offset >= piece.end and (piece.document != "paragraph" or not raw.strip()):
@@ -182,29 +176,7 @@ def _seek_boundary(stream: IO[bytes], start: int, document: str) -> int:
 @contextmanager
 def _open(uri: str) -> Iterator[IO[bytes]]:
     with storage.open_input(uri) as stored:
-        name = uri.lower()
-        if name.endswith(".gz"):
-            with io.BufferedReader(gzip.GzipFile(fileobj=stored), 1 << 20) as stream:
-                yield stream
-        elif name.endswith(".zst"):
-            import zstandard
-
-            raw = zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True)
-            with io.BufferedReader(raw, 1 << 20) as stream:
-                yield stream
-        else:
-            yield stored
-
-
-def _reading(read: Any) -> bytes:
-    try:
-        return bytes(read())
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _UnreadableError(f"the compressed data is damaged or ends early: {error}") from error
-    except Exception as error:
-        if type(error).__name__ == "ZstdError":
-            raise _UnreadableError(f"the compressed data is damaged or ends early: {error}") from error
-        raise
+        yield decompressed(stored, uri)
 
 
 def _parquet_records(piece: Piece, position: Position) -> Iterator[str | BadRecord]:
@@ -224,7 +196,7 @@ def _parquet_records(piece: Piece, position: Position) -> Iterator[str | BadReco
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, storage.StorageError):
                 raise
-            raise _UnreadableError(f"the Parquet file is damaged: {' '.join(str(error).split())[:200]}") from error
+            raise DamagedError(f"the Parquet file is damaged: {' '.join(str(error).split())[:200]}") from error
 
 
 def _column_records(column: Any, field: str, position: Position) -> Iterator[str | BadRecord]:

@@ -9,12 +9,11 @@ from typing import Any
 
 from pipelines import storage
 from pipelines.artifacts import digest_of
-from pipelines.corpus import python_docs
+from pipelines.corpus import decompression, python_docs
 from pipelines.errors import CorpusError, StorageError
 from pipelines.specs.corpus import CorpusSpec, JsonlSource, ParquetSource, PythonDocsSource, Source, TextSource
 from pipelines.storage import FoundFile
 
-COMPRESSED = (".gz", ".zst")
 RANGE_BYTES = 32 << 20
 """Plain files larger than twice this are read in ranges of so many bytes, in parallel. Part of the format."""
 PYTHON_FILES_BYTES = 4 << 20
@@ -140,7 +139,7 @@ def _pieces(index: int, source: Source, file: FoundFile) -> Iterator[Piece]:
 
 
 def _byte_ranges(file: FoundFile, document: str) -> Iterator[tuple[int, int | None]]:
-    can_seek = not file.uri.lower().endswith(COMPRESSED) and not file.uri.startswith(("http://", "https://"))
+    can_seek = not file.uri.lower().endswith(decompression.SUFFIXES) and not file.uri.startswith(("http://", "https://"))
     starts = range(0, file.size_bytes, RANGE_BYTES)
     if document == "file" or not can_seek or file.size_bytes <= 2 * RANGE_BYTES:
         yield 0, None

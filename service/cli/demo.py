@@ -9,15 +9,20 @@ from typing import Annotated
 
 import typer
 
+from pipelines.specs.documents import JobResult
 from pipelines.specs.presets import PRESETS
-from service.cli.console import FAILED, stdout
-from service.cli.follow import follow_to_the_end
+from service.cli.console import FAILED, INTERRUPTED, stdout
+from service.cli.follow import follow_job, make_view, print_failure
 from service.cli.inputs import SetOption
 from service.cli.render import figures_table, marked_sentence, sentence_legend
 from service.cli.stack import HomeOption, print_addresses, run_until_signalled, watch
-from service.client import ElectraClient
+from service.client import ClientError, ElectraClient
 from service.local import LocalStack, StackOptions, default_home
 from service.schemas import JobPublic
+from service.states import JobState
+
+JOB_NAME = "electra-demo"
+LOG_LINES = 30
 
 
 def demo(
@@ -32,28 +37,53 @@ def demo(
     options = StackOptions(num_cpus=max(os.cpu_count() or 1, workers))
     stack = LocalStack(home or default_home(), options, report=typer.echo)
     typer.echo(f"[1/3] Starting Ray, MLflow and the service in {stack.home} …")
-    with run_until_signalled(stack):
+    job = None
+    with run_until_signalled(stack), ElectraClient(stack.service_url) as client:
         typer.echo(f"[2/3] POST {stack.service_url}/v1/jobs: the preset `tiny`, {workers} data-parallel workers")
-        with ElectraClient(stack.service_url) as client:
-            job = client.submit({"kind": "pretrain", "preset": "tiny", "name": "electra-demo"}, overrides or ())
-            typer.echo(f"      {job.job_id}: text is the documentation of the Python packages installed here")
-            # It reads how the job ends as anyone would: from the service.
-            job = follow_to_the_end(client, job.job_id, show_outcome=False)
+        job_id = _start_or_go_on(client, overrides or [])
+        with make_view(stdout()) as view:
+            job = follow_job(client, job_id, view)
+        if job.state is not JobState.SUCCEEDED or job.result is None:
+            _show_failure(job, client)
+            raise typer.Exit(FAILED)
         typer.echo("[3/3] Done.\n")
-        _show_result(job, stack)
+        _show_result(job, job.result, stack)
         typer.echo(f"\n{(time.monotonic() - started) / 60:.1f} minutes in all.")
         if keep_running:
             print_addresses(stack)
             watch(stack)
+    if job is None:
+        typer.echo("The same command goes on where this one was interrupted.", err=True)
+        raise typer.Exit(INTERRUPTED)
 
 
-def _show_result(job: JobPublic, stack: LocalStack) -> None:
-    result = job.result
-    if result is None:
-        typer.echo(
-            f"The job succeeded, but its result is not known: see {stack.storage_uri}/jobs/{job.job_id}", err=True
-        )
-        raise typer.Exit(FAILED)
+def _start_or_go_on(client: ElectraClient, overrides: list[str]) -> str:
+    """A new job, or the one that an earlier demonstration was interrupted in: it resumes from its last checkpoint."""
+    document = {"kind": "pretrain", "preset": "tiny", "name": JOB_NAME}
+    wanted = client.plan(document, overrides).spec
+    for earlier in client.iter_jobs([JobState.QUEUED, JobState.STARTING, JobState.RUNNING], name=JOB_NAME):
+        if client.job(earlier.job_id).spec == wanted:
+            typer.echo(f"      {earlier.job_id}: going on with the job that was interrupted")
+            return earlier.job_id
+        client.cancel(earlier.job_id)  # it would only be in the way
+    job = client.submit(document, overrides)
+    typer.echo(f"      {job.job_id}: its text is the documentation of the Python packages installed here")
+    return job.job_id
+
+
+def _show_failure(job: JobPublic, client: ElectraClient) -> None:
+    """With the end of the log: the stack that could be asked for it is about to stop."""
+    print_failure(job)
+    try:
+        log = client.logs(job.job_id)
+    except ClientError as error:
+        typer.echo(f"(its log cannot be read: {error})", err=True)
+        return
+    typer.echo("The end of its log:", err=True)
+    typer.echo("\n".join(log.splitlines()[-LOG_LINES:]), err=True)
+
+
+def _show_result(job: JobPublic, result: JobResult, stack: LocalStack) -> None:
     console = stdout()
     console.print(figures_table(result))
     if result.example:
@@ -67,12 +97,11 @@ def _show_result(job: JobPublic, stack: LocalStack) -> None:
     if job.links.mlflow:
         console.print(f"{'MLflow run':<14} {job.links.mlflow}  (while the stack runs)", markup=False, soft_wrap=True)
     console.print("\nTo try next:", markup=False)
-    for command, meaning in _next_commands(job, stack):
+    for command, meaning in _next_commands(result, stack):
         console.print(f"  {command}\n      {meaning}", markup=False, soft_wrap=True)
 
 
-def _next_commands(job: JobPublic, stack: LocalStack) -> list[tuple[str, str]]:
-    assert job.result is not None
+def _next_commands(result: JobResult, stack: LocalStack) -> list[tuple[str, str]]:
     commands = [
         (f"electra up --home {shlex.quote(str(stack.home))}", "the same stack again: MLflow's pages, the job's record"),
         (
@@ -81,7 +110,7 @@ def _next_commands(job: JobPublic, stack: LocalStack) -> list[tuple[str, str]]:
         ),
         ("electra plan small", "what the paper's ELECTRA-Small would cost"),
     ]
-    discriminator = next((model for model in job.result.models if model.network == "discriminator"), None)
+    discriminator = next((model for model in result.models if model.network == "discriminator"), None)
     if discriminator is not None:
         code = f"from transformers import AutoModel; print(AutoModel.from_pretrained({discriminator.export_uri!r}))"
         commands.insert(1, (f"python -c {shlex.quote(code)}", "the encoder, in Transformers"))

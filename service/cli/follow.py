@@ -14,7 +14,7 @@ from rich.console import Console
 from pipelines.specs.documents import Progress
 from service.cli.console import FAILED, INTERRUPTED, stderr, stdout
 from service.cli.live import LiveView
-from service.cli.render import duration, figures_table, in_short, quantity
+from service.cli.render import duration, figures_table, in_short, only_losses, quantity
 from service.client import ApiError, ElectraClient, UnreachableError
 from service.schemas import JobPublic
 from service.states import JobState
@@ -92,7 +92,7 @@ def progress_line(told: Progress) -> str:
         if told.eta_seconds is not None:
             parts.append(f"{duration(told.eta_seconds)} left")
         if told.losses:
-            parts.append(figures_line(told.losses))
+            parts.append(figures_line(only_losses(told.losses)))
     else:
         if told.fraction is not None:
             parts.append(f"{told.fraction:.0%}")
@@ -161,7 +161,8 @@ def follow_to_the_end(client: ElectraClient, job_id: str, *, show_outcome: bool 
         stderr().print(f"To stop the job itself:  electra cancel {job_id}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
     if job.state is not JobState.SUCCEEDED:
-        _print_failure(job)
+        print_failure(job)
+        stderr().print(f"What it printed:  electra logs {job.job_id}", markup=False)
         raise typer.Exit(FAILED)
     if show_outcome and job.result is not None:
         print_outcome(job)
@@ -181,7 +182,8 @@ def print_outcome(job: JobPublic) -> None:
         console.print(f"MLflow run: {job.links.mlflow}", markup=False, soft_wrap=True)
 
 
-def _print_failure(job: JobPublic) -> None:
+def print_failure(job: JobPublic) -> None:
+    """Why a job did not succeed, in its own words."""
     console = stderr()
     if job.failure is None:
         console.print(f"The job ended {job.state}.", markup=False)
@@ -191,4 +193,3 @@ def _print_failure(job: JobPublic) -> None:
     console.print(f"The job ended {job.state}{where}: {job.failure.message}", markup=False, soft_wrap=True, style="red")
     for line in job.failure.details:
         console.print(f"  {line}", markup=False, soft_wrap=True)
-    console.print(f"What it printed:  electra logs {job.job_id}", markup=False)

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from pipelines.specs import documents
-from service.cli.render import duration, in_short, quantity, state_text
+from service.cli.render import duration, in_short, only_losses, quantity, state_text
 from service.schemas import JobPublic
 from service.states import JobState
 
@@ -115,7 +115,7 @@ class LiveView:
                 if (now := _now(told)) and not self._job.state.is_terminal:
                     lines.append(Text.assemble(("now      ", "dim"), now, overflow="ellipsis", no_wrap=True))
                 if told.losses:
-                    lines.append(_figures("losses  ", told.losses))
+                    lines.append(_figures("losses  ", only_losses(told.losses)))
                 if told.evaluation:
                     lines.append(_figures("held out", told.evaluation))
         return Group(*lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from rich.table import Table
@@ -49,6 +49,12 @@ def in_short(message: str) -> str:
     """A message on one line: its first, and of a traceback the last, which says what went wrong."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return " … ".join(lines if len(lines) < 2 else (lines[0], lines[-1]))
+
+
+def only_losses(figures: Mapping[str, float]) -> dict[str, float]:
+    """Of a dozen training figures those to watch; all, where none is called a loss. MLflow draws every one."""
+    losses = {name: value for name, value in figures.items() if name.endswith("_loss")}
+    return losses or dict(figures)
 
 
 def state_text(state: JobState) -> Text:

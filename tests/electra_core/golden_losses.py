@@ -20,8 +20,8 @@ COMMAND = "python tests/electra_core/golden_losses.py > tests/golden/electra_los
 NUM_STEPS = 20
 
 
-def train(num_steps: int = NUM_STEPS, dropout: float = 0.1, **changes) -> list[tuple[float, float]]:
-    """Generator's and discriminator's mean losses of each step on four padded rows."""
+def train(num_steps: int = NUM_STEPS, dropout: float = 0.1, **changes) -> list[tuple[float, float, float]]:
+    """Generator's loss, discriminator's loss and share of tokens replaced, at each step on the same four rows."""
     net = networks(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     config = OptimizerConfig(learning_rate=3e-3, warmup_steps=5).model_copy(update=changes)
     optimizer = ElectraAdam(parameter_groups(net, config.weight_decay), lr=config.learning_rate, eps=config.epsilon)
@@ -37,11 +37,16 @@ def train(num_steps: int = NUM_STEPS, dropout: float = 0.1, **changes) -> list[t
         optimizer.step()
         optimizer.zero_grad()
         generator, discriminator = sums.generator_loss / sums.num_masked, sums.discriminator_loss / sums.num_real
-        losses.append((generator.item(), discriminator.item()))
+        replaced = sums.num_replaced / sums.num_real
+        losses.append((generator.item(), discriminator.item(), replaced.item()))
     return losses
 
 
 if __name__ == "__main__":
-    losses = [[round(value, 6) for value in pair] for pair in train()]
-    json.dump({"command": COMMAND, "torch": torch.__version__, "generator_discriminator": losses}, sys.stdout, indent=1)
+    losses = [[round(value, 6) for value in step] for step in train()]
+    json.dump(
+        {"command": COMMAND, "torch": torch.__version__, "generator_discriminator_replaced": losses},
+        sys.stdout,
+        indent=1,
+    )
     sys.stdout.write("\n")

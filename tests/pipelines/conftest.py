@@ -11,6 +11,10 @@ from pydoc_data.topics import topics
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("shared machine", deadline=None)
+settings.load_profile("shared machine")
 
 SHARED = Path(__file__).parents[2] / "../shared/data"
 
