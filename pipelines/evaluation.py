@@ -27,7 +27,7 @@ from pipelines.specs.documents import ExampleToken
 from pipelines.specs.plan import plan_job
 from pipelines.tokenizer import load_tokenizer
 from pipelines.train_loop import TrainingTask, build_networks
-from pipelines.workers import Worker, limit_threads
+from pipelines.workers import Worker, choose_cpu_kernels, limit_threads
 
 EXAMPLE_CANDIDATES = 64
 """Held-out rows among which the shown one is chosen."""
@@ -84,6 +84,7 @@ def evaluate_and_export(task: TrainingTask, job_uri: str, job_id: str) -> Evalua
             return done
 
     limit_threads(task.spec.compute)
+    choose_cpu_kernels()
     device = torch.device("cuda" if task.spec.compute.gpus_per_worker else "cpu")
     worker = Worker(device=device)
     networks = build_networks(task.spec, task.corpus.vocab_size)

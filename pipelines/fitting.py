@@ -19,7 +19,7 @@ from pipelines.logs import configure_logging
 from pipelines.telemetry import RecordedTelemetry, SilentTelemetry, Telemetry
 from pipelines.tracking import Run, RunIdentity, last_recorded_step
 from pipelines.train_loop import TrainingTask, train
-from pipelines.workers import Worker, limit_threads
+from pipelines.workers import Worker, choose_cpu_kernels, limit_threads
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +83,7 @@ def train_worker(config: dict[str, Any]) -> None:
     context = ray.train.get_context()
     configure_logging(job_id=JobDirectory(task.job_uri).job_id, rank=context.get_world_rank())
     limit_threads(task.training.spec.compute)
+    choose_cpu_kernels()
     device = ray.train.torch.get_device() if task.training.spec.compute.gpus_per_worker else torch.device("cpu")
     worker = Worker(context.get_world_rank(), context.get_world_size(), device)
     outcome: dict[str, Any] = {"outcome": "finished"}

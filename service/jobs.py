@@ -167,10 +167,6 @@ def resolve(request: JobCreate) -> PretrainSpec:
     except SpecError as error:
         faults = [_fault(problem, request) for problem in error.problems]
         raise InvalidSpecError(f"{error}.", faults) from error
-    except (ValueError, RecursionError) as error:
-        # YAML has values that are words to it and errors to Python, such as the date 2024-99-99.
-        fault = Fault("/overrides", "values must be YAML", None)
-        raise InvalidSpecError(f"An override is not valid: {error}.", [fault]) from error
 
 
 def _fault(problem: FieldProblem, request: JobCreate) -> Fault:
@@ -180,7 +176,7 @@ def _fault(problem: FieldProblem, request: JobCreate) -> Fault:
         is_inside = problem.field == path or problem.field.startswith(f"{path}.")
         if is_inside or (not problem.field and problem.value == repr(override)):
             return Fault(f"/overrides/{index}", problem.rule, problem.value)
-    parts = [part.replace("~", "~0").replace("/", "~1") for part in problem.field.split(".") if part]
+    parts = [part.replace("~", "~0").replace("/", "~1") for part in map(str, problem.path)]
     return Fault("/".join(["/spec", *parts]), problem.rule, problem.value)
 
 

@@ -194,8 +194,6 @@ def _parquet_records(piece: Piece, position: Position) -> Iterator[str | BadReco
             for batch in file.iter_batches(_PARQUET_BATCH_ROWS, row_groups=list(groups), columns=[piece.field]):
                 yield from _column_records(batch.column(0), piece.field, position)
         except (pa.ArrowException, OSError) as error:
-            if isinstance(error, storage.StorageError):
-                raise
             raise DamagedError(f"the Parquet file is damaged: {' '.join(str(error).split())[:200]}") from error
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pipelines import storage
 from pipelines.artifacts import digest_of
 from pipelines.corpus import decompression, python_docs
-from pipelines.errors import CorpusError, StorageError
+from pipelines.errors import CorpusError
 from pipelines.specs.corpus import CorpusSpec, JsonlSource, ParquetSource, PythonDocsSource, Source, TextSource
 from pipelines.storage import FoundFile
 
@@ -139,7 +139,9 @@ def _pieces(index: int, source: Source, file: FoundFile) -> Iterator[Piece]:
 
 
 def _byte_ranges(file: FoundFile, document: str) -> Iterator[tuple[int, int | None]]:
-    can_seek = not file.uri.lower().endswith(decompression.SUFFIXES) and not file.uri.startswith(("http://", "https://"))
+    can_seek = not file.uri.lower().endswith(decompression.SUFFIXES) and not file.uri.startswith(
+        ("http://", "https://")
+    )
     starts = range(0, file.size_bytes, RANGE_BYTES)
     if document == "file" or not can_seek or file.size_bytes <= 2 * RANGE_BYTES:
         yield 0, None
@@ -158,8 +160,6 @@ def _row_groups(file: FoundFile) -> list[tuple[int, ...] | None]:
         with storage.open_input(file.uri) as stream:
             metadata = pq.ParquetFile(stream).metadata
             sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
-    except StorageError:
-        raise
     except (pa.ArrowException, OSError):
         return [None]  # the reader will find the same fault, and report it with the others
     groups: list[tuple[int, ...] | None] = []

@@ -68,6 +68,7 @@ def write_tokens(
     size, special = vocab_size(tokenizer), special_ids(tokenizer)
     dtype = np.dtype("<u2" if size <= 65_535 else "<u4")
     parts = list(part_work(texts))
+    num_bytes = sum(part.num_bytes for part in parts)
     unigram_counts = np.zeros(size, np.int64)
     shards: list[Shard] = []
     done_bytes = num_tokens = num_empty = 0
@@ -86,7 +87,7 @@ def write_tokens(
         done_bytes += part.num_bytes
         num_tokens += sum(len(tokens) for tokens in result.tokens)
         num_empty += result.num_empty
-        progress.at(done_bytes / sum(p.num_bytes for p in texts.parts), f"{num_tokens:,} tokens")
+        progress.at(done_bytes / num_bytes, f"{num_tokens:,} tokens")
     shards += _close(streams)
     buffer = io.BytesIO()
     np.save(buffer, unigram_counts)

@@ -22,12 +22,17 @@ _SHOWN_VALUE_CHARACTERS = 200
 class FieldProblem:
     """One thing wrong with one field."""
 
-    field: str
-    """Dotted path, such as `training.sequence_length`; empty when the rule concerns the whole document."""
+    path: tuple[int | str, ...]
+    """Keys and indices from the top, such as ("corpus", "sources", 0, "uris"); empty for the whole document."""
     rule: str
     """What the field must be."""
     value: str | None
     """What was received, shortened; None when it was absent."""
+
+    @property
+    def field(self) -> str:
+        """The path with dots, such as `training.sequence_length`."""
+        return ".".join(map(str, self.path))
 
     def __str__(self) -> str:
         shown = "" if self.value is None else f" (got {self.value})"
@@ -49,14 +54,14 @@ def parse_document(text: str | bytes) -> dict[str, Any]:
         SpecError: too large, not UTF-8, not YAML, or not a mapping.
     """
     if len(text) > MAX_SPEC_BYTES:
-        raise SpecError([FieldProblem("", f"a spec must be at most {MAX_SPEC_BYTES} bytes", str(len(text)))])
+        raise SpecError([FieldProblem((), f"a spec must be at most {MAX_SPEC_BYTES} bytes", str(len(text)))])
     try:
         document = yaml.load(text, Loader=_SpecLoader)  # noqa: S506 - a SafeLoader that also refuses aliases
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         rule = "a spec must be YAML or JSON: " + " ".join(str(error).split())
-        raise SpecError([FieldProblem("", rule, None)]) from error
+        raise SpecError([FieldProblem((), rule, None)]) from error
     if not isinstance(document, dict):
-        raise SpecError([FieldProblem("", "a spec must be a mapping of sections", _shown(document))])
+        raise SpecError([FieldProblem((), "a spec must be a mapping of sections", _shown(document))])
     return document
 
 
@@ -72,7 +77,7 @@ def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> 
     preset = merged.get("preset")
     if preset is not None:
         if not isinstance(preset, str) or preset not in PRESETS:
-            raise SpecError([FieldProblem("preset", f"must be one of {', '.join(sorted(PRESETS))}", _shown(preset))])
+            raise SpecError([FieldProblem(("preset",), f"must be one of {', '.join(sorted(PRESETS))}", _shown(preset))])
         merged = _merge(PRESETS[preset]().model_dump(mode="json"), merged)
     try:
         return PretrainSpec.model_validate(merged)
@@ -97,8 +102,7 @@ def problems_of(error: ValidationError) -> list[FieldProblem]:
     for item in items:
         if item["type"] == "too_short" and any(_is_inside(other["loc"], item["loc"]) for other in items):
             continue  # pydantic counts only the valid members; the bad ones have problems of their own
-        # A discriminated union puts the tag it chose into the path; the user never wrote it there.
-        path = ".".join(str(part) for part in item["loc"] if part not in _UNION_TAGS)
+        path = _written_path(item["loc"])
         absent = item["type"] == "missing"
         whole = item["type"] == "value_error"  # our own messages carry the values that clash
         rule = item["msg"].removeprefix("Value error, ")
@@ -108,6 +112,17 @@ def problems_of(error: ValidationError) -> list[FieldProblem]:
 
 def _is_inside(path: tuple[int | str, ...], container: tuple[int | str, ...]) -> bool:
     return len(path) > len(container) and path[: len(container)] == container
+
+
+def _written_path(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Where the user wrote it. Of a union with a `type`, pydantic puts the chosen type into the path."""
+    return tuple(
+        part
+        for index, part in enumerate(location)
+        if index == 0
+        or not (isinstance(location[index - 1], int) or location[index - 1] == "tokenizer")
+        or part not in _UNION_TAGS
+    )
 
 
 _UNION_TAGS = frozenset({"text", "jsonl", "parquet", "python_docs", "wordpiece", "pretrained"})
@@ -127,11 +142,11 @@ def _override_document(override: str) -> dict[str, Any]:
     keys = path.strip().split(".")
     if not separator or not all(keys):
         rule = "an override must look like section.field=value"
-        raise SpecError([FieldProblem("", rule, _shown(override))])
+        raise SpecError([FieldProblem((), rule, _shown(override))])
     try:
         value = yaml.load(text, Loader=_SpecLoader)  # noqa: S506
-    except yaml.YAMLError as error:
-        raise SpecError([FieldProblem(path, "the value must be YAML", _shown(text))]) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SpecError([FieldProblem(tuple(keys), "the value must be YAML", _shown(text))]) from error
     for key in reversed(keys):
         value = {key: value}
     return value  # type: ignore[no-any-return]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -102,16 +105,20 @@ def _show_result(job: JobPublic, result: JobResult, stack: LocalStack) -> None:
 
 
 def _next_commands(result: JobResult, stack: LocalStack) -> list[tuple[str, str]]:
-    commands = [
-        (f"electra up --home {shlex.quote(str(stack.home))}", "the same stack again: MLflow's pages, the job's record"),
-        (
-            "electra submit tiny --set training.num_train_steps=12000 --follow",
-            "twice as long, on the same prepared text",
-        ),
+    home = shlex.quote(str(stack.home))
+    commands = []
+    if shutil.which("electra") is None:
+        programs = Path(sys.executable).parent
+        commands.append(
+            (f"source {shlex.quote(str(programs / 'activate'))}", "puts electra and its Python on the path")
+        )
+    commands += [
+        (f"electra up --home {home}", "the same stack again, at the same addresses: MLflow's pages, the job's record"),
+        (f"export ELECTRA_HOME={home}; electra submit tiny --follow", "in another terminal: a job, its text prepared"),
         ("electra plan small", "what the paper's ELECTRA-Small would cost"),
     ]
     discriminator = next((model for model in result.models if model.network == "discriminator"), None)
     if discriminator is not None:
-        code = f"from transformers import AutoModel; print(AutoModel.from_pretrained({discriminator.export_uri!r}))"
-        commands.insert(1, (f"python -c {shlex.quote(code)}", "the encoder, in Transformers"))
+        code = f"from transformers import AutoModel; print(AutoModel.from_pretrained('{discriminator.export_uri}'))"
+        commands.append((f'python -c "{code}"', "the encoder, in Transformers"))
     return commands

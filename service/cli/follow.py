@@ -14,7 +14,7 @@ from rich.console import Console
 from pipelines.specs.documents import Progress
 from service.cli.console import FAILED, INTERRUPTED, stderr, stdout
 from service.cli.live import LiveView
-from service.cli.render import duration, figures_table, in_short, only_losses, quantity
+from service.cli.render import current_progress, duration, figures_table, in_short, only_losses, quantity
 from service.client import ApiError, ElectraClient, UnreachableError
 from service.schemas import JobPublic
 from service.states import JobState
@@ -60,7 +60,7 @@ class PlainView:
             self.note(f"{job.state}{attempt}")
         if job.failure is not None and not job.state.is_terminal and self._is_new("failure", job.failure):
             self.note(f"attempt {job.failure.attempt} failed: {in_short(job.failure.message)}")
-        told = job.progress
+        told = current_progress(job)
         if told is None:
             return
         is_new_stage = self._is_new("stage", (told.attempt, told.stage))
@@ -113,7 +113,7 @@ def make_view(console: Console) -> View:
     return PlainView(lambda line: typer.echo(line))
 
 
-def follow_job(client: ElectraClient, job_id: str, view: View, poll_seconds: float = POLL_SECONDS) -> JobPublic:
+def follow_job(client: ElectraClient, job_id: str, view: View) -> JobPublic:
     """Show a job until it ends.
 
     Raises:
@@ -143,7 +143,7 @@ def follow_job(client: ElectraClient, job_id: str, view: View, poll_seconds: flo
             view.update(job)
             if job.state.is_terminal:
                 return job
-        time.sleep(poll_seconds)
+        time.sleep(POLL_SECONDS)
 
 
 def follow_to_the_end(client: ElectraClient, job_id: str, *, show_outcome: bool = True) -> JobPublic:

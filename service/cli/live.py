@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from pipelines.specs import documents
-from service.cli.render import duration, in_short, only_losses, quantity, state_text
+from service.cli.render import current_progress, duration, in_short, only_losses, quantity, state_text, telling
 from service.schemas import JobPublic
 from service.states import JobState
 
@@ -65,7 +65,7 @@ class LiveView:
         before, self._job = self._job, job
         if job.failure is not None and not job.state.is_terminal and (before is None or before.failure != job.failure):
             self.note(f"attempt {job.failure.attempt} failed: {in_short(job.failure.message)}")
-        told = job.progress
+        told = current_progress(job)
         if told is not None:
             if told.attempt != self._attempt and self._attempt:
                 self._add_bars()
@@ -117,7 +117,7 @@ class LiveView:
                 if told.losses:
                     lines.append(_figures("losses  ", only_losses(told.losses)))
                 if told.evaluation:
-                    lines.append(_figures("held out", told.evaluation))
+                    lines.append(_figures("held out", telling(told.evaluation)))
         return Group(*lines)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.specs.documents import ExampleToken, JobResult
+from pipelines.specs.documents import ExampleToken, JobResult, Progress
 from service.schemas import JobDetail, JobPublic
 from service.states import JobState
 
@@ -18,6 +18,13 @@ STATE_STYLES = {
     JobState.RUNNING: "cyan",
     JobState.CANCELLED: "yellow",
 }
+_TELLING = (
+    "discriminator_auc",
+    "discriminator_f1",
+    "discriminator_loss",
+    "generator_accuracy",
+    "generator_loss",
+)
 _REPLACED_FROM = 0.5
 _DOUBTFUL_FROM = 0.25
 _NO_SPACE_BEFORE = frozenset(".,;:!?)]}%'’”")
@@ -57,15 +64,26 @@ def only_losses(figures: Mapping[str, float]) -> dict[str, float]:
     return losses or dict(figures)
 
 
+def telling(figures: Mapping[str, float]) -> dict[str, float]:
+    """Of the held-out figures those that fit in one line and say most; all, where none has such a name."""
+    return {name: figures[name] for name in _TELLING if name in figures} or dict(figures)
+
+
 def state_text(state: JobState) -> Text:
     """A state in its colour."""
     return Text(state.value, style=STATE_STYLES.get(state, ""))
 
 
+def current_progress(job: JobPublic) -> Progress | None:
+    """What the attempt that runs now says of itself; an earlier one's words are out of date."""
+    told = job.progress
+    return told if told is not None and told.attempt == job.attempt and not job.state.is_terminal else None
+
+
 def progress_text(job: JobPublic) -> str:
     """Where a job is, in a few words."""
-    told = job.progress
-    if job.state.is_terminal or told is None:
+    told = current_progress(job)
+    if told is None:
         return ""
     if told.step is not None and told.num_train_steps:
         return f"{told.stage} {told.step:,}/{told.num_train_steps:,}, {duration(told.eta_seconds)} left"
@@ -125,8 +143,8 @@ def figures_table(result: JobResult) -> Table:
 
 
 def marked_sentence(tokens: Iterable[ExampleToken]) -> Text:
-    """A corrupted sentence: in brackets and red what the discriminator takes for replaced, yellow where it doubts,
-    and behind what really was replaced the original in parentheses.
+    """A corrupted sentence: in brackets and red what the discriminator takes for replaced, with a question mark and
+    yellow where it doubts, and behind what really was replaced the original in parentheses.
     """
     text = Text()
     last = ""
@@ -137,7 +155,7 @@ def marked_sentence(tokens: Iterable[ExampleToken]) -> Text:
         if one.replaced_probability >= _REPLACED_FROM:
             text.append(f"[{shown}]", style="bold red")
         elif one.replaced_probability >= _DOUBTFUL_FROM:
-            text.append(shown, style="yellow")
+            text.append(f"{shown}?", style="yellow")
         else:
             text.append(shown)
         if one.token != one.original:
@@ -153,7 +171,7 @@ def sentence_legend(tokens: Iterable[ExampleToken]) -> str:
     marked = [one for one in tokens if one.replaced_probability >= _REPLACED_FROM]
     right = [one for one in marked if one.token != one.original]
     return (
-        "[marked]: taken for replaced; (original) behind what was replaced. "
+        "[marked]: taken for replaced; doubted?: from a quarter on; (original) behind what was replaced. "
         f"{len(replaced)} of {len(tokens)} tokens were replaced; "
         f"{len(marked)} are marked, {len(right)} of them rightly."
     )

@@ -18,7 +18,15 @@ from typing import Self
 from service.local import components, ports
 from service.local.errors import StackError
 from service.local.processes import Component, sweep
-from service.local.state import StackState, lock_home, read_left_state, remove_state, write_state
+from service.local.state import (
+    StackState,
+    lock_home,
+    read_left_state,
+    read_ports,
+    remove_state,
+    write_ports,
+    write_state,
+)
 
 # Ray's longest socket path below its folder, and what the strictest system (macOS) allows in all.
 _SOCKET_BELOW = len("/session_2026-11-21_03-57-33_033726_4194304/sockets/plasma_store")
@@ -168,15 +176,26 @@ class LocalStack:
                 self._report(f"stopped {count} processes that an earlier stack left behind")
             remove_state(self.home)
         self._held.callback(remove_state, self.home)
-        taken: set[int] = set()
-        options = self.options
-        self._ports = {
-            "service": ports.claim_port(options.service_port, "the service", "--service-port", taken),
-            "mlflow": ports.claim_port(options.mlflow_port, "MLflow", "--mlflow-port", taken),
-            "ray": ports.claim_port(options.ray_port, "Ray's dashboard", "--ray-port", taken),
-            "ray_client": ports.claim_port(0, "Ray's client server", "--ray-port", taken),
-        }
+        self._ports = self._claim_ports()
         self._temporary = self._temporary_directory()
+
+    def _claim_ports(self) -> dict[str, int]:
+        options, taken, last = self.options, set[int](), read_ports(self.home)
+        wanted = (
+            ("service", options.service_port, "the service", "--service-port"),
+            ("mlflow", options.mlflow_port, "MLflow", "--mlflow-port"),
+            ("ray", options.ray_port, "Ray's dashboard", "--ray-port"),
+            ("ray_client", 0, "Ray's client server", "--ray-port"),
+        )
+        # Those that were asked for come first, so that none is given away as a free one.
+        claimed = {name: ports.claim_port(port, title, option, taken) for name, port, title, option in wanted if port}
+        for name, port, title, option in wanted:
+            if not port:
+                again = last.get(name, 0)
+                is_again = again and again not in taken and ports.is_free(again)
+                claimed[name] = ports.claim_port(again if is_again else 0, title, option, taken)
+        write_ports(self.home, claimed)
+        return claimed
 
     def _temporary_directory(self) -> Path:
         # Sockets need a short path, which a home need not have; Ray opens its own folder to all, so that the one

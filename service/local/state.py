@@ -7,12 +7,14 @@ import os
 from pathlib import Path
 from typing import IO
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from service.local.errors import AlreadyRunningError
 
 STATE_FILE = "stack.json"
 _LOCK_FILE = "stack.lock"
+_PORTS_FILE = "ports.json"
+_PORTS = TypeAdapter(dict[str, int])
 
 
 class StackState(BaseModel):
@@ -71,6 +73,19 @@ def write_state(home: Path, state: StackState) -> None:
 def remove_state(home: Path) -> None:
     """The stack is gone."""
     (home / STATE_FILE).unlink(missing_ok=True)
+
+
+def read_ports(home: Path) -> dict[str, int]:
+    """The ports of the last stack here. Taking them again keeps links and open pages good."""
+    try:
+        return _PORTS.validate_json((home / _PORTS_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return {}
+
+
+def write_ports(home: Path, ports: dict[str, int]) -> None:
+    """Keep them for the next stack."""
+    (home / _PORTS_FILE).write_bytes(_PORTS.dump_json(ports) + b"\n")
 
 
 def lock_home(home: Path) -> IO[bytes]:

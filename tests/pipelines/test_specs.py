@@ -49,7 +49,9 @@ def test_a_spec_lies_over_its_preset():
 
 
 def test_overrides_win_and_are_checked_as_a_whole():
-    spec = load_spec("kind: pretrain\npreset: tiny", ["objective.discriminator_weight=20", "optimizer.learning_rate=5e-4"])
+    spec = load_spec(
+        "kind: pretrain\npreset: tiny", ["objective.discriminator_weight=20", "optimizer.learning_rate=5e-4"]
+    )
     assert (spec.objective.discriminator_weight, spec.optimizer.learning_rate) == (20, 5e-4)
     text = problem("kind: pretrain\npreset: tiny", "training.sequence_length=256")
     assert "training.sequence_length must be at most model.max_position_embeddings, got 256 and" in text

@@ -166,7 +166,7 @@ class Life:
             heartbeat_at=datetime.now(UTC),
         )
         job = self._store.update(job, state=JobState.RUNNING, progress=told)
-        time.sleep(0.5)
+        time.sleep(1)  # many looks of the follower
         self._store.update(job, finished_at=datetime.now(UTC), **self._end)
 
 

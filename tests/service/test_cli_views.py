@@ -46,6 +46,7 @@ def token(shown: str, original: str | None = None, probability: float = 0.0) -> 
 def test_a_marked_sentence_shows_marks_and_originals() -> None:
     tokens = [token("the"), token("cat", "dog", 0.9), token("bark", probability=0.6), token("##s"), token(".")]
     assert marked_sentence(tokens).plain == "the [cat](dog) [bark]s."
+    assert marked_sentence([token("cat", "dog", 0.3)]).plain == "cat?(dog)"
     assert "1 of 5 tokens were replaced; 2 are marked, 1 of them rightly" in sentence_legend(tokens)
 
 
@@ -76,6 +77,12 @@ def test_the_plain_view_says_each_thing_once() -> None:
         "train  step 1/100",
         "held out: auc 0.75",
     ]
+
+
+def test_an_earlier_attempts_progress_is_not_shown() -> None:
+    lines: list[str] = []
+    PlainView(lines.append).update(public(JobState.STARTING, attempt=2, stage="train", step=5))
+    assert len(lines) == 1
 
 
 def test_the_plain_view_tells_of_another_attempt() -> None:

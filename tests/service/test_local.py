@@ -22,7 +22,7 @@ from service.local import (
 from service.local.components import write_token
 from service.local.ports import claim_port
 from service.local.processes import STACK_ID_VARIABLE, Component, Plan, marked_processes, sweep
-from service.local.state import StackState, lock_home, write_state
+from service.local.state import StackState, lock_home, read_ports, write_ports, write_state
 
 
 def component(tmp_path: Path, code: str, probe: Callable[[], str | None], mark: str = "m") -> Component:
@@ -66,6 +66,13 @@ def test_a_stack_whose_port_is_taken_starts_nothing(tmp_path: Path) -> None:
             stack.start()
     assert stack.component_pids == {}
     lock_home(tmp_path).close()  # it was let go
+
+
+def test_the_ports_of_the_last_stack_are_taken_again(tmp_path: Path) -> None:
+    write_ports(tmp_path, {"service": 20_001, "mlflow": 20_002})
+    assert read_ports(tmp_path) == {"service": 20_001, "mlflow": 20_002}
+    (tmp_path / "ports.json").write_text('{"service": "x"}')
+    assert read_ports(tmp_path) == {}
 
 
 def test_a_home_holds_one_stack(tmp_path: Path) -> None:

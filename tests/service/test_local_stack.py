@@ -39,7 +39,7 @@ def test_all_three_answer_survive_a_killed_service_and_leave_nothing(tmp_path: P
         assert not client.ready()
         stack.start_service()
         assert client.ready()
-        assert stack.ray_url == state.ray_url
+        assert stack.service_url == state.service_url
     assert marked_processes(stack.stack_id) == []
     assert read_state(stack.home) is None
 

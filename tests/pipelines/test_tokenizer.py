@@ -1,0 +1,165 @@
+"""WordPiece: the same vocabulary every time, the same ids as Transformers, five special tokens always."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from pipelines.artifacts import SpecialTokenIds
+from pipelines.errors import CorpusError, StorageError
+from pipelines.specs.corpus import PretrainedTokenizerSpec, WordPieceSpec
+from pipelines.tokenizer import (
+    SPECIAL_TOKENS,
+    load_tokenizer,
+    read_pretrained,
+    save_tokenizer,
+    special_ids,
+    train_wordpiece,
+    vocab_size,
+)
+
+SPEC = WordPieceSpec(vocab_size=2000, limit_alphabet=60)
+
+
+@pytest.fixture(scope="module")
+def trained(documents: list[str]) -> Tokenizer:
+    return train_wordpiece(lambda: documents, SPEC)
+
+
+TRAIN_AGAIN = """
+import sys
+from pydoc_data.topics import topics
+from pipelines.specs.corpus import WordPieceSpec
+from pipelines.tokenizer import save_tokenizer, train_wordpiece
+texts = [f"{name}\\n\\n{text}" for name, text in sorted(topics.items())]
+save_tokenizer(train_wordpiece(lambda: texts, WordPieceSpec(vocab_size=2000, limit_alphabet=60)), sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "5"])
+def test_training_again_gives_the_same_file(trained: Tokenizer, tmp_path: Path, threads: str) -> None:
+    """In a new process, with another hash seed and another number of threads."""
+    environment = os.environ | {"RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": threads}
+    subprocess.run([sys.executable, "-c", TRAIN_AGAIN, str(tmp_path / "again")], check=True, env=environment)
+    save_tokenizer(trained, str(tmp_path / "first"))
+    for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
+
+
+def test_special_tokens_come_first(trained: Tokenizer) -> None:
+    assert special_ids(trained) == SpecialTokenIds(0, 1, 2, 3, 4)
+    assert [trained.id_to_token(i) for i in range(5)] == list(SPECIAL_TOKENS)
+
+
+def test_the_vocabulary_has_the_size_asked_for(trained: Tokenizer) -> None:
+    assert vocab_size(trained) == trained.get_vocab_size() == 2000
+
+
+def test_the_vocabulary_learns_words_and_wastes_nothing(trained: Tokenizer) -> None:
+    assert trained.encode("the statement", add_special_tokens=False).tokens == ["the", "statement"]
+    assert "##," not in trained.get_vocab()
+
+
+def test_a_small_text_gives_fewer_entries() -> None:
+    tokenizer = train_wordpiece(lambda: ["one two three one two"], WordPieceSpec(vocab_size=500, limit_alphabet=100))
+    assert 5 < vocab_size(tokenizer) < 100
+
+
+def test_a_large_alphabet_stays_within_the_size() -> None:
+    texts = ["".join(map(chr, range(0x0400, 0x0480))) * 3, "".join(map(chr, range(0x4E00, 0x4F00)))]
+    tokenizer = train_wordpiece(lambda: texts, WordPieceSpec(vocab_size=128, limit_alphabet=100))
+    assert vocab_size(tokenizer) <= 128
+
+
+def test_rare_characters_become_unknown(documents: list[str]) -> None:
+    spec = WordPieceSpec(vocab_size=500, limit_alphabet=40)
+    tokenizer = train_wordpiece(lambda: [*documents, "ж"], spec)
+    assert tokenizer.encode("ж", add_special_tokens=False).tokens == ["[UNK]"]
+
+
+def test_no_text_is_told() -> None:
+    with pytest.raises(CorpusError, match="no text"):
+        train_wordpiece(lambda: ["  \n"], SPEC)
+
+
+def test_pairs_are_framed_as_bert_does(trained: Tokenizer) -> None:
+    encoding = trained.encode("if", "else")
+    assert encoding.tokens == ["[CLS]", "if", "[SEP]", "else", "[SEP]"]
+    assert encoding.type_ids == [0, 0, 0, 1, 1]
+    assert trained.decode(trained.encode("a statement").ids) == "a statement"
+
+
+def lines_of(documents: list[str]) -> list[str]:
+    lines = [line for text in documents for line in text.splitlines() if line.strip()][:980]
+    return [*lines, "Ünïcödé ÀÉ ß", "中文字符 and 日本語", "a\tb\u00a0c", "e\u0301", "[MASK] is [SEP]", "ZWJ \u200d", "😀" * 3, "x" * 200,
+            *(chr(code) * 3 for code in range(0x2010, 0x201C))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lowercase", "strip_accents"), [(True, None), (False, None), (True, False), (False, True)])
+def test_against_transformers(
+    documents: list[str], tmp_path: Path, lowercase: bool, strip_accents: bool | None
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    spec = WordPieceSpec(vocab_size=1000, limit_alphabet=100, lowercase=lowercase, strip_accents=strip_accents)
+    save_tokenizer(train_wordpiece(lambda: documents, spec), str(tmp_path))
+    ours, theirs = load_tokenizer(str(tmp_path)), transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+    lines = lines_of(documents)
+    assert len(lines) >= 1000
+    assert [ours.encode(line).ids for line in lines] == theirs(lines)["input_ids"]
+    assert theirs.mask_token_id == 4
+    assert theirs.vocab_size == vocab_size(ours)
+
+
+def test_a_bare_vocabulary_is_read(trained: Tokenizer, documents: list[str], tmp_path: Path) -> None:
+    save_tokenizer(trained, str(tmp_path))
+    for uri in (tmp_path / "vocab.txt", tmp_path / "tokenizer.json", tmp_path):
+        read = read_pretrained(PretrainedTokenizerSpec(uri=str(uri)))
+        assert [e.ids for e in read.encode_batch(documents[:5])] == [e.ids for e in trained.encode_batch(documents[:5])]
+
+
+def test_truncation_and_padding_are_taken_off(trained: Tokenizer, tmp_path: Path) -> None:
+    cut = Tokenizer.from_str(trained.to_str())
+    cut.enable_truncation(4)
+    cut.enable_padding(length=4)
+    cut.save(str(tmp_path / "tokenizer.json"))
+    read = read_pretrained(PretrainedTokenizerSpec(uri=str(tmp_path / "tokenizer.json")))
+    assert len(read.encode("the statement the statement").ids) == 6
+    assert len(read.encode("the").ids) == 3
+
+
+def test_a_tokenizer_of_another_kind_keeps_its_rules(tmp_path: Path) -> None:
+    from tokenizers import models, pre_tokenizers
+
+    vocabulary = {token: i for i, token in enumerate((*SPECIAL_TOKENS, "a", "b"))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    save_tokenizer(read_pretrained(PretrainedTokenizerSpec(uri=str(tmp_path))), str(tmp_path / "out"))
+    assert load_tokenizer(str(tmp_path / "out")).encode("b a").ids == [6, 5]
+    assert json.loads((tmp_path / "out/tokenizer_config.json").read_text())["mask_token"] == "[MASK]"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n", r"lacks \[MASK\]"),
+        ("vocab.txt", "[PAD]\n[PAD]\n", "every entry once"),
+        ("tokenizer.json", "{}", "is no tokenizer"),
+        ("tokenizer.json", "not json", "is no tokenizer"),
+    ],
+)
+def test_broken_vocabularies_are_told(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(CorpusError, match=message):
+        read_pretrained(PretrainedTokenizerSpec(uri=str(tmp_path)))
+
+
+def test_an_absent_vocabulary_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"tokenizer\.json or a vocab\.txt"):
+        read_pretrained(PretrainedTokenizerSpec(uri=str(tmp_path)))

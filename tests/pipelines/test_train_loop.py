@@ -1,0 +1,184 @@
+"""The loop: exact resume, any number of workers, ends that are not the last step."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from training_task import make_task
+
+from pipelines.checkpoint import list_checkpoints, read_state
+from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
+from pipelines.telemetry import SilentTelemetry
+from pipelines.train_loop import TrainingTask, train
+from pipelines.workers import Worker
+
+
+class Notebook(SilentTelemetry):
+    """Remembers losses by step; asks to stop, or fails, at a step."""
+
+    def __init__(self, stop_at: int | None = None, fail_at: int | None = None) -> None:
+        self.losses: dict[int, tuple[float, float]] = {}
+        self.evaluations: dict[int, dict[str, float]] = {}
+        self._stop_at, self._fail_at = stop_at, fail_at
+
+    def wants_to_stop(self, worker: Worker) -> bool:
+        return self._stop_at is not None and len(self.losses) + 1 >= self._stop_at
+
+    def log_training(self, step: int, figures: Mapping[str, float]) -> None:
+        self.losses[step] = (figures["generator_loss"], figures["discriminator_loss"])
+        if step == self._fail_at:
+            raise KeyboardInterrupt
+
+    def log_evaluation(self, step: int, figures: Mapping[str, float]) -> None:
+        self.evaluations[step] = dict(figures)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def weights_of(task: TrainingTask) -> dict[str, torch.Tensor]:
+    return read_state(list_checkpoints(task.checkpoints_uri)[-1])["networks"]
+
+
+def assert_bitwise_equal(left: Mapping[str, torch.Tensor], right: Mapping[str, torch.Tensor]) -> None:
+    assert left.keys() == right.keys()
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_a_resumed_run_equals_the_undisturbed_one_bit_for_bit(tmp_path: Path):
+    """Killed at step 13, between checkpoints at 10 and 15, with dropout on."""
+    undisturbed, disturbed = Notebook(), Notebook(fail_at=13)
+    whole = make_task(tmp_path, name="whole")
+    train(whole, Worker(), undisturbed)
+    broken = make_task(tmp_path, name="broken")
+    with pytest.raises(KeyboardInterrupt):
+        train(broken, Worker(), disturbed)
+    resumed = Notebook()
+    train(broken, Worker(), resumed)
+    assert min(resumed.losses) == 11
+    assert {**disturbed.losses, **resumed.losses} == undisturbed.losses
+    assert_bitwise_equal(weights_of(broken), weights_of(whole))
+
+
+def test_accumulation_changes_no_loss(tmp_path: Path):
+    """The same global batch in one part and in four."""
+    whole, parts = Notebook(), Notebook()
+    train(make_task(tmp_path, name="a"), Worker(), whole)
+    train(make_task(tmp_path, "training.gradient_accumulation_steps=4", name="b"), Worker(), parts)
+    for step, losses in whole.losses.items():
+        assert parts.losses[step] == pytest.approx(losses, rel=1e-5)
+
+
+def test_two_workers_see_the_batches_and_losses_of_one(tmp_path: Path):
+    one = Notebook()
+    train(make_task(tmp_path, name="one"), Worker(), one)
+    two = train_in_processes(tmp_path, num_workers=2, name="two")
+    for step, losses in one.losses.items():
+        assert two[step] == pytest.approx(losses, rel=1e-5)
+
+
+def test_three_workers_resume_bit_for_bit(tmp_path: Path):
+    """Sums over three depend on the layout of the gradient buckets, so this proves that the layout is settled."""
+    batch = "training.global_batch_size=9"
+    train_in_processes(tmp_path, 3, "whole", batch)
+    train_in_processes(tmp_path, 3, "broken", batch, fail_at=13)
+    train_in_processes(tmp_path, 3, "broken", batch)
+    whole, broken = (make_task(tmp_path, batch, name=name) for name in ("whole", "broken"))
+    assert_bitwise_equal(weights_of(broken), weights_of(whole))
+
+
+def test_being_asked_to_stop_saves_a_checkpoint_first(tmp_path: Path):
+    task = make_task(tmp_path)
+    with pytest.raises(JobCancelled):
+        train(task, Worker(), Notebook(stop_at=7))
+    assert list_checkpoints(task.checkpoints_uri)[-1].step == 7
+
+
+def test_a_loss_that_is_not_finite_stops_at_its_step_and_saves_nothing_after(tmp_path: Path, monkeypatch):
+    """The update of step 6 ruins the weights, so step 7 is the first whose loss is not finite."""
+    task = make_task(tmp_path, "training.log_interval_steps=10")
+    monkeypatch.setattr("pipelines.train_loop.learning_rate", lambda step, *_: math.inf if step == 6 else 1e-4)
+    with pytest.raises(NonFiniteLossError) as caught:
+        train(task, Worker(), Notebook())
+    assert caught.value.step == 7
+    assert [checkpoint.step for checkpoint in list_checkpoints(task.checkpoints_uri)] == [5]
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path: Path):
+    task = make_task(tmp_path, "training.num_checkpoints_to_keep=3")
+    train(task, Worker(), Notebook())
+    assert [checkpoint.step for checkpoint in list_checkpoints(task.checkpoints_uri)] == [10, 15, 20]
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path):
+    task = make_task(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        train(task, Worker(), Notebook(fail_at=13))
+    newest = Path(list_checkpoints(task.checkpoints_uri)[-1].uri) / "state.pt"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    resumed = Notebook()
+    train(task, Worker(), resumed)
+    assert min(resumed.losses) == 6
+
+
+def test_a_checkpoint_of_another_spec_is_refused(tmp_path: Path):
+    train(make_task(tmp_path), Worker(), Notebook())
+    other = make_task(tmp_path, "objective.discriminator_weight=20")
+    with pytest.raises(CheckpointError, match="same spec and corpus"):
+        train(other, Worker(), Notebook())
+
+
+def test_held_out_figures_do_not_depend_on_when_they_are_made(tmp_path: Path):
+    notebook = Notebook()
+    train(make_task(tmp_path, "evaluation.interval_steps=6"), Worker(), notebook)
+    assert set(notebook.evaluations) == {6, 12, 18}
+    assert notebook.evaluations[18]["generator_loss"] < notebook.evaluations[6]["generator_loss"]
+    fewer = Notebook()
+    train(make_task(tmp_path, "evaluation.interval_steps=18", name="fewer"), Worker(), fewer)
+    assert fewer.evaluations[18] == notebook.evaluations[18]
+
+
+def train_in_processes(folder: Path, num_workers: int, name: str, *overrides: str, fail_at: int | None = None):
+    """Train with gloo in processes of their own; rank 0's losses by step."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    arguments = (num_workers, port, folder, name, overrides, fail_at, results)
+    processes = [context.Process(target=_train_rank, args=(rank, *arguments)) for rank in range(num_workers)]
+    for process in processes:
+        process.start()
+    losses = results.get(timeout=120)
+    for process in processes:
+        process.join(timeout=60)
+    assert all(process.exitcode is not None for process in processes)
+    return losses
+
+
+def _train_rank(rank, num_workers, port, folder, name, overrides, fail_at, results):
+    torch.set_num_threads(1)
+    address = f"tcp://127.0.0.1:{port}"
+    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=num_workers)
+    notebook = Notebook(fail_at=fail_at)
+    task = make_task(folder, f"compute.num_workers={num_workers}", *overrides, name=name)
+    try:
+        train(task, Worker(rank, num_workers), notebook)
+    except KeyboardInterrupt:
+        pass
+    if rank == 0:
+        results.put(notebook.losses)
+        results.close()
+        results.join_thread()
+    torch.distributed.destroy_process_group()
