@@ -28,15 +28,15 @@ _SCRATCH = Path(tempfile.mkdtemp(prefix="electra-bench-"))
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_SCRATCH / "token"))
 os.environ.update(RAYON_NUM_THREADS=str(THREADS))
 
-import numpy as np
-import ray
-import zstandard
+import numpy as np  # noqa: E402
+import ray  # noqa: E402
+import zstandard  # noqa: E402
 
-from pipelines.corpus import python_docs
-from pipelines.corpus.prepare import prepare_corpus
-from pipelines.corpus.ray_data import map_in_order
-from pipelines.specs.corpus import CorpusSpec, JsonlSource, WordPieceSpec
-from pipelines.tokenizer import load_tokenizer
+from pipelines.corpus import python_docs  # noqa: E402
+from pipelines.corpus.prepare import prepare_corpus  # noqa: E402
+from pipelines.corpus.ray_data import map_in_order  # noqa: E402
+from pipelines.specs.corpus import CorpusSpec, JsonlSource, WordPieceSpec  # noqa: E402
+from pipelines.tokenizer import load_tokenizer  # noqa: E402
 
 
 def lines_of(path: Path):
@@ -58,8 +58,8 @@ def plain_loop(paths: list[Path], tokenizer_uri: str) -> tuple[float, int, int]:
     num_bytes, ids = 0, []
     while batch := list(itertools.islice(texts, 1000)):
         num_bytes += sum(len(text.encode()) for text in batch)
-        for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-            ids.append(np.array(encoding.ids, np.uint16))
+        encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+        ids += [np.array(encoding.ids, np.uint16) for encoding in encodings]
     num_tokens = len(np.concatenate(ids))
     return time.perf_counter() - started, num_bytes, num_tokens
 

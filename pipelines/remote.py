@@ -6,7 +6,10 @@ Only `pipelines.storage` uses this.
 from __future__ import annotations
 
 import errno
+import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -20,6 +23,7 @@ _CONNECT_SECONDS = 3
 _REQUEST_SECONDS = 30
 """Also the longest silence while a file is read, so not shorter."""
 _ATTEMPTS = 3
+_BUFFER_BYTES = 8 << 20
 
 
 def object_store(uri: str) -> tuple[Any, str]:
@@ -112,3 +116,51 @@ def as_storage_error(uri: str, error: OSError) -> StorageError:
     if isinstance(error, FileNotFoundError) or status == 404 or any(word in lower for word in _ABSENT):
         return StorageError(uri, "there is no such file or directory")
     return StorageError(uri, words[:300] or type(error).__name__)
+
+
+@contextmanager
+def telling(uri: str) -> Iterator[None]:
+    """Turn what the layers below raise into a `StorageError` that names the URI."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise as_storage_error(uri, error) from error
+
+
+class RemoteInput(io.BufferedReader):
+    """A buffered remote stream whose faults are `StorageError`s that name the URI."""
+
+    def __init__(self, uri: str, remote: Any) -> None:
+        super().__init__(_Raw(uri, remote), buffer_size=_BUFFER_BYTES)
+
+
+class _Raw(io.RawIOBase):
+    def __init__(self, uri: str, remote: Any) -> None:
+        self._uri, self._remote = uri, remote
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._remote.seekable())
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        with telling(self._uri):
+            self._remote.seek(offset, whence)
+            return int(self._remote.tell())
+
+    def tell(self) -> int:
+        return int(self._remote.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        with telling(self._uri):
+            data = self._remote.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._remote.close()
+        super().close()

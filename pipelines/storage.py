@@ -12,7 +12,6 @@ application default credentials, with `STORAGE_EMULATOR_HOST` for an emulator.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -25,7 +24,7 @@ from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pipelines.errors import StorageError
-from pipelines.remote import HTTP_SCHEMES, as_storage_error, http_filesystem, object_store
+from pipelines.remote import HTTP_SCHEMES, RemoteInput, as_storage_error, http_filesystem, object_store, telling
 from pipelines.wildcards import has_wildcards, matcher, static_prefix
 
 __all__ = [
@@ -114,7 +113,7 @@ def exists(uri: str) -> bool:
         except OSError as error:
             raise as_storage_error(uri, error) from error
         return True
-    with _telling(uri):
+    with telling(uri):
         if _scheme(uri) in HTTP_SCHEMES:
             return bool(http_filesystem().exists(uri))
         filesystem, key = object_store(uri)
@@ -124,55 +123,18 @@ def exists(uri: str) -> bool:
 def open_input(uri: str) -> IO[bytes]:
     """A buffered stream of a file's bytes. Local files and object stores can seek; http cannot be relied on to."""
     path = local_path(uri)
-    with _telling(uri):
+    with telling(uri):
         if path is not None:
             return path.open("rb")
         if _scheme(uri) in HTTP_SCHEMES:
-            return _Told(uri, http_filesystem().open(uri, "rb", cache_type="readahead", block_size=_COPY_BYTES))
+            return RemoteInput(uri, http_filesystem().open(uri, "rb", cache_type="readahead", block_size=_COPY_BYTES))
         filesystem, key = object_store(uri)
-        return _Told(uri, filesystem.open_input_file(key))
-
-
-class _Told(io.BufferedReader):
-    """A buffered remote stream whose faults are `StorageError`s that name the URI."""
-
-    def __init__(self, uri: str, remote: Any) -> None:
-        super().__init__(_Raw(uri, remote), buffer_size=_COPY_BYTES)
-
-
-class _Raw(io.RawIOBase):
-    def __init__(self, uri: str, remote: Any) -> None:
-        self._uri, self._remote = uri, remote
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return bool(self._remote.seekable())
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        with _telling(self._uri):
-            self._remote.seek(offset, whence)
-            return int(self._remote.tell())
-
-    def tell(self) -> int:
-        return int(self._remote.tell())
-
-    def readinto(self, buffer: Any) -> int:
-        with _telling(self._uri):
-            data = self._remote.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._remote.close()
-        super().close()
+        return RemoteInput(uri, filesystem.open_input_file(key))
 
 
 def read_bytes(uri: str) -> bytes:
     """A whole file."""
-    with open_input(uri) as stream, _telling(uri):
+    with open_input(uri) as stream, telling(uri):
         return stream.read()
 
 
@@ -192,7 +154,7 @@ def open_output(uri: str) -> Iterator[IO[bytes]]:
     """A stream that becomes the file at `uri` when the block ends well, and nothing when it raises."""
     path = local_path(uri)
     if path is not None:
-        with _telling(uri), _local_output(path) as stream:
+        with telling(uri), _local_output(path) as stream:
             yield stream
         return
     if _scheme(uri) in HTTP_SCHEMES:
@@ -201,7 +163,7 @@ def open_output(uri: str) -> Iterator[IO[bytes]]:
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as spool:
         yield spool
         spool.seek(0)
-        with _telling(uri):
+        with telling(uri):
             filesystem, key = object_store(uri)
             with filesystem.open_output_stream(key) as remote:
                 shutil.copyfileobj(spool, remote, _COPY_BYTES)
@@ -263,7 +225,7 @@ def expand(uri: str) -> list[FoundFile]:
 def list_directory(uri: str) -> list[str]:
     """URIs of what lies directly in a directory, sorted; empty where there is no such directory."""
     path = local_path(uri)
-    with _telling(uri):
+    with telling(uri):
         if path is not None:
             return sorted(str(entry) for entry in path.iterdir()) if path.is_dir() else []
         from pyarrow import fs
@@ -276,7 +238,7 @@ def list_directory(uri: str) -> list[str]:
 def delete_tree(uri: str) -> None:
     """Delete a file or a directory with everything in it; nothing happens where there is none."""
     path = local_path(uri)
-    with _telling(uri):
+    with telling(uri):
         if path is not None:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -309,23 +271,12 @@ def _scheme(uri: str) -> str:
     return scheme.lower() if separator and "/" not in scheme else ""
 
 
-@contextmanager
-def _telling(uri: str) -> Iterator[None]:
-    """Turn what the layers below raise into a `StorageError` that names the URI."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise as_storage_error(uri, error) from error
-
-
 def _infos(uri: str, *, hidden: bool = False) -> list[Any]:
     """Files at or below `uri`, as pyarrow describes them; empty for a pattern that is no file itself."""
     from pyarrow import fs
 
     path = local_path(uri)
-    with _telling(uri):
+    with telling(uri):
         filesystem, key = (fs.LocalFileSystem(), str(path)) if path is not None else object_store(uri)
         info = filesystem.get_file_info(key)
         if info.type == fs.FileType.File:
@@ -356,7 +307,7 @@ def _file(base: str, info: Any) -> FoundFile:
 
 
 def _http_file(uri: str) -> FoundFile:
-    with _telling(uri):
+    with telling(uri):
         info = http_filesystem().info(uri)
     size = info.get("size")
     tag = info.get("ETag") or info.get("Last-Modified") or "unknown"

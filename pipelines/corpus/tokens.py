@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
-import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -17,12 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from pipelines import storage
 from pipelines.artifacts import MANIFEST_FILE, PreparedCorpus, Shard
-from pipelines.corpus.cleaning import split_at_spaces
 from pipelines.corpus.documents import PartWork, Split, part_work, read_part
+from pipelines.corpus.encoding import Encoder
 from pipelines.corpus.progress import Progress
 from pipelines.corpus.ray_data import map_in_order
 from pipelines.corpus.texts import Texts
@@ -32,8 +30,6 @@ from pipelines.tokenizer import load_tokenizer, special_ids, vocab_size
 FORMAT_VERSION = 1
 SHARD_TOKENS = 1 << 25
 """67 MB in uint16. Part of the format."""
-_BATCH_CHARACTERS = 400_000
-"""Text handed to the tokenizer at once; its encodings weigh about a hundred times as much as the ids."""
 SPLITS = ("train", "validation")
 
 
@@ -124,19 +120,22 @@ def write_tokens(
 
 def _tokenise_part(part: PartWork, tokenizer_uri: str, split: Split, dtype: str) -> Iterator[_Tokens]:
     """Runs in a Ray task."""
-    tokenizer = _tokenizer(tokenizer_uri)
-    sep = special_ids(tokenizer).sep
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # Ray counts on one thread a task
+    encoder, sep = _encoder(tokenizer_uri, dtype)
+    documents = list(read_part(part, split))
     collected: tuple[list[Any], list[Any]] = ([], [])
     starts: tuple[list[int], list[int]] = ([], [])
     sizes = [0, 0]
     num_empty = 0
-    for is_held_out, ids in _encoded(tokenizer, part, split, np.dtype(dtype)):
+    all_ids = encoder.encode([document.text for document in documents])
+    for document, ids in zip(documents, all_ids, strict=True):
         if not len(ids):
             num_empty += 1
             continue
-        starts[is_held_out].append(sizes[is_held_out])
-        collected[is_held_out].extend((ids, np.array([sep], dtype)))
-        sizes[is_held_out] += len(ids) + 1
+        side = int(document.is_held_out)
+        starts[side].append(sizes[side])
+        collected[side].extend((ids, sep))
+        sizes[side] += len(ids) + 1
     train, held_out = (np.concatenate(arrays) if arrays else np.empty(0, dtype) for arrays in collected)
     yield _Tokens(
         part.number, (train, held_out), (np.array(starts[0], np.int64), np.array(starts[1], np.int64)), num_empty
@@ -144,41 +143,10 @@ def _tokenise_part(part: PartWork, tokenizer_uri: str, split: Split, dtype: str)
 
 
 @functools.lru_cache(maxsize=1)
-def _tokenizer(uri: str) -> Tokenizer:
-    tokenizer = load_tokenizer(uri)
-    # A text that speaks of "[SEP]" must not end a document, nor one of "[MASK]" show the networks a mask.
-    tokenizer.encode_special_tokens = True
-    return tokenizer
-
-
-def _encoded(tokenizer: Tokenizer, part: PartWork, split: Split, dtype: Any) -> Iterator[tuple[bool, Any]]:
-    """(is held out, ids) of every document."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # Ray counts on one thread a task
-    batch: list[tuple[bool, list[str]]] = []
-    size = 0
-    for document in read_part(part, split):
-        pieces = list(split_at_spaces(document.text))
-        batch.append((document.is_held_out, pieces))
-        size += len(document.text)
-        if size >= _BATCH_CHARACTERS:
-            yield from _encoded_batch(tokenizer, batch, dtype)
-            batch, size = [], 0
-    yield from _encoded_batch(tokenizer, batch, dtype)
-
-
-def _encoded_batch(tokenizer: Tokenizer, batch: list[tuple[bool, list[str]]], dtype: Any) -> Iterator[tuple[bool, Any]]:
-    pieces = itertools.chain.from_iterable(pieces for _, pieces in batch)
-    ids = _piece_ids(tokenizer, pieces)
-    for is_held_out, of_document in batch:
-        lists = list(itertools.islice(ids, len(of_document)))
-        yield is_held_out, np.fromiter(itertools.chain.from_iterable(lists), dtype, sum(map(len, lists)))
-
-
-def _piece_ids(tokenizer: Tokenizer, pieces: Iterator[str]) -> Iterator[list[int]]:
-    """Ids of every piece, a bounded number at a time: one document can be longer than memory holds as encodings."""
-    while batch := list(itertools.islice(pieces, 256)):
-        for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-            yield encoding.ids
+def _encoder(tokenizer_uri: str, dtype: str) -> tuple[Encoder, np.ndarray[Any, Any]]:
+    """One a process, so that words stay known from file to file; and [SEP] as an array."""
+    tokenizer = load_tokenizer(tokenizer_uri)
+    return Encoder(tokenizer, dtype), np.array([special_ids(tokenizer).sep], dtype)
 
 
 class _ShardStream:

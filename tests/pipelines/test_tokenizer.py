@@ -97,8 +97,8 @@ def test_pairs_are_framed_as_bert_does(trained: Tokenizer) -> None:
 
 def lines_of(documents: list[str]) -> list[str]:
     lines = [line for text in documents for line in text.splitlines() if line.strip()][:980]
-    return [*lines, "Ünïcödé ÀÉ ß", "中文字符 and 日本語", "a\tb\u00a0c", "e\u0301", "[MASK] is [SEP]", "ZWJ \u200d", "😀" * 3, "x" * 200,
-            *(chr(code) * 3 for code in range(0x2010, 0x201C))]  # fmt: skip
+    odd = ["Ünïcödé ÀÉ ß", "中文字符 and 日本語", "a\tb\u00a0c", "e\u0301", "[MASK] is [SEP]", "ZWJ \u200d", "x" * 200]
+    return [*lines, *odd, *(chr(code) * 3 for code in range(0x2010, 0x201E))]
 
 
 @pytest.mark.parametrize(("lowercase", "strip_accents"), [(True, None), (False, None), (True, False), (False, True)])

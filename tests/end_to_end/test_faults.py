@@ -1,0 +1,64 @@
+"""kill -9 in mid-run: a worker, the driver, the service. Nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import mlflow
+import pytest
+from main_job import SPEC, MainJob, finished, kill_process, wait_for_step
+from test_main_job import assert_same_weights
+
+from service.client import ApiError, ElectraClient
+from service.local import LocalStack
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_killed_worker_is_replaced_and_the_weights_are_the_same(
+    stack: LocalStack, client: ElectraClient, main_job: MainJob
+):
+    job_id = client.submit(SPEC).job_id
+    wait_for_step(client, job_id, 300)
+    kill_process(stack, "ray::RayTrainWorker")
+    job = finished(client, job_id)
+    assert job.detail.attempt == 1
+    assert_same_weights(job, main_job)
+
+
+def test_a_killed_driver_is_started_again_and_the_weights_are_the_same(
+    stack: LocalStack, client: ElectraClient, main_job: MainJob
+):
+    job_id = client.submit(SPEC).job_id
+    wait_for_step(client, job_id, 300)
+    kill_process(stack, "python -m pipelines.main", job_id)
+    job = finished(client, job_id)
+    assert job.detail.attempt == 2
+    assert_same_weights(job, main_job)
+    history = mlflow.MlflowClient(stack.mlflow_url).get_metric_history(
+        job.detail.result.mlflow_run_id, "train/generator_loss"
+    )
+    steps = [metric.step for metric in history]
+    assert len(steps) == len(set(steps)), "no figure is recorded twice"
+
+
+def test_a_killed_service_finds_its_job_again(stack: LocalStack, client: ElectraClient, main_job: MainJob):
+    job_id = client.submit(SPEC).job_id
+    wait_for_step(client, job_id, 100)
+    stack.kill_service()
+    time.sleep(3)
+    stack.start_service()
+    job = finished(client, job_id)
+    assert job.detail.attempt == 1
+    assert_same_weights(job, main_job)
+
+
+def test_one_idempotency_key_makes_one_job(client: ElectraClient, tmp_path: Path):
+    first = client.submit(SPEC, idempotency_key="the-key")
+    again = client.submit(SPEC, idempotency_key="the-key")
+    assert first.job_id == again.job_id
+    with pytest.raises(ApiError) as refused:
+        client.submit(SPEC, ["training.seed=1"], idempotency_key="the-key")
+    assert (refused.value.problem.status, refused.value.problem.code) == (409, "idempotency_conflict")
+    client.cancel(first.job_id)
