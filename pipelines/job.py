@@ -78,6 +78,12 @@ class JobDirectory:
         """Write the job's last word."""
         storage.write_json(self.path(RESULT_FILE), result.model_dump(mode="json"))
 
+    def read_progress(self) -> Progress | None:
+        """Where the job said it was, or None while it said nothing."""
+        if not storage.exists(self.path(PROGRESS_FILE)):
+            return None
+        return Progress.model_validate(storage.read_json(self.path(PROGRESS_FILE)))
+
     def write_progress(self, progress: Progress) -> None:
         """Write where the job is."""
         storage.write_json(self.path(PROGRESS_FILE), progress.model_dump(mode="json"))
@@ -96,7 +102,7 @@ class ProgressReporter:
         self._last_written = 0.0
         self._last_control_read = 0.0
         self._is_cancelled = False
-        self._is_muted = False
+        self._is_handing_over = False
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True, name="progress") if heartbeat else None
@@ -148,13 +154,16 @@ class ProgressReporter:
             raise JobCancelled
 
     @contextmanager
-    def muted(self) -> Iterator[None]:
-        """Write nothing meanwhile, because another process reports."""
-        self._is_muted = True
+    def handing_over(self) -> Iterator[None]:
+        """Leave reporting to another process, from its first word on; until then the heartbeat goes on.
+
+        So a job that waits for its workers looks alive, and one whose workers hang does not.
+        """
+        self._is_handing_over = True
         try:
             yield
         finally:
-            self._is_muted = False
+            self._is_handing_over = False
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -168,10 +177,14 @@ class ProgressReporter:
         return stage
 
     def _write(self) -> None:
-        if self._is_muted:
+        if self._is_handing_over and self._is_taken_over():
             return
         self._directory.write_progress(Progress(heartbeat_at=datetime.now(UTC), **self._fields))
         self._last_written = time.monotonic()
+
+    def _is_taken_over(self) -> bool:
+        written = self._directory.read_progress()
+        return written is not None and written.attempt == self._fields.get("attempt") and written.step is not None
 
     def _beat(self) -> None:
         while not self._stop.wait(REPORT_INTERVAL_SECONDS):

@@ -64,7 +64,7 @@ def run_pretraining(
 
     reporter.stage("train", "starting workers")
     task = TrainingTask(spec, corpus, directory.path("checkpoints"))
-    with reporter.muted():  # rank 0 reports meanwhile
+    with reporter.handing_over():  # rank 0 reports meanwhile
         fit(WorkerTask(task, directory.uri, run, attempt))
 
     reporter.stage("evaluate", "scoring held-out text and exporting")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from service.cli.console import JsonOption, stdout
 from service.cli.inputs import SetOption, SpecArgument, read_spec_document
 from service.cli.render import quantity
+
+if TYPE_CHECKING:
+    from pipelines.specs.pretrain import PretrainSpec
+
+SOURCES_TIMEOUT_SECONDS = 15.0
 
 
 def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
@@ -21,7 +26,8 @@ def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = 
     from pipelines.specs.parsing import resolve_spec
     from pipelines.specs.plan import plan_job
 
-    planned = plan_job(resolve_spec(read_spec_document(spec), overrides or ())).model_dump(mode="json")
+    resolved = resolve_spec(read_spec_document(spec), overrides or ())
+    planned = plan_job(resolved, _corpus_bytes(resolved)).model_dump(mode="json")
     if as_json:
         typer.echo(json.dumps(planned, indent=2, ensure_ascii=False))
         return
@@ -37,6 +43,18 @@ def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = 
     for key, value in planned.items():
         table.add_row(key.replace("_", " "), _shown(key, value))
     console.print(table)
+
+
+def _corpus_bytes(spec: PretrainSpec) -> int | None:
+    """Size of the sources; a plan is made without it where they cannot be read from here."""
+    from service.errors import CorpusUnreadableError
+    from service.preflight import check_sources
+
+    try:
+        return check_sources(spec, SOURCES_TIMEOUT_SECONDS)
+    except CorpusUnreadableError as error:
+        typer.echo(f"The corpus cannot be read from here: {error.detail}", err=True)
+        return None
 
 
 def _shown(key: str, value: Any) -> str:

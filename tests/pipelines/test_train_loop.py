@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import multiprocessing
 import socket
@@ -173,10 +174,8 @@ def _train_rank(rank, num_workers, port, folder, name, overrides, fail_at, resul
     torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=num_workers)
     notebook = Notebook(fail_at=fail_at)
     task = make_task(folder, f"compute.num_workers={num_workers}", *overrides, name=name)
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         train(task, Worker(rank, num_workers), notebook)
-    except KeyboardInterrupt:
-        pass
     if rank == 0:
         results.put(notebook.losses)
         results.close()
