@@ -19,7 +19,7 @@ def electra_tiny() -> PretrainSpec:
         kind="pretrain",
         name="electra-tiny",
         preset="tiny",
-        tokenizer=WordPieceSpec(vocab_size=4096, max_training_bytes=20_000_000),
+        tokenizer=WordPieceSpec(vocab_size=4096, max_training_bytes=10_000_000),
         model=ModelConfig(
             num_hidden_layers=2,
             hidden_size=128,
@@ -33,16 +33,16 @@ def electra_tiny() -> PretrainSpec:
             initializer_range=0.08,
             position_embedding_init="sinusoidal",
         ),
-        optimizer=OptimizerConfig(learning_rate=5e-4, warmup_steps=500, beta2=0.98),
+        optimizer=OptimizerConfig(learning_rate=6e-4, warmup_steps=500, beta2=0.98),
         training=TrainingSpec(
-            num_train_steps=16_000,
-            global_batch_size=8,
+            num_train_steps=9_000,
+            global_batch_size=16,
             sequence_length=64,
             log_interval_steps=50,
-            checkpoint_interval_steps=2000,
+            checkpoint_interval_steps=1500,
         ),
         compute=ComputeSpec(num_workers=2),
-        evaluation=EvaluationSpec(interval_steps=2000, max_rows=1024),
+        evaluation=EvaluationSpec(interval_steps=1500, max_rows=1024),
     )
 
 

@@ -47,7 +47,8 @@ def test_the_run_is_on_record(stack: LocalStack, main_job: MainJob):
     reports = {file.path for file in client.list_artifacts(run.info.run_id, "report")}
     assert {"report/losses.png", "report/learning_rate.png", "report/model_card.md"} <= reports
     for model in main_job.detail.result.models:
-        assert client.get_model_version_by_alias(model.name, "newest").version == model.version
+        assert client.get_model_version(model.name, model.version).run_id == run.info.run_id
+        assert client.get_model_version_by_alias(model.name, "newest") is not None
 
 
 def test_the_registered_models_load_through_their_flavour(stack: LocalStack, main_job: MainJob):
