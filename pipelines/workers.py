@@ -63,7 +63,7 @@ class Worker:
             device_ids=[self.device] if self.device.type == "cuda" else None,
             forward_sync_buffers=False,  # buffers are constants
             gradient_as_bucket_view=True,  # no second copy of every gradient
-            # A CPU cannot compute while it sends, so there one message does; a GPU overlaps many with the backward pass.
+            # A CPU cannot compute while it sends: one message there; a GPU overlaps many with the backward pass.
             bucket_cap_mb=1024 if self.device.type == "cpu" else None,
         )
 
