@@ -6,15 +6,18 @@ Each has its plain reference beside it (`*_reference`), and a test holds the two
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+_mkldnn: Any = torch.backends.mkldnn  # torch's types do not know its settings
+
 
 def float32_products_use_onednn() -> bool:
     """Whether `use_onednn_for_float32_products` took effect in this process."""
-    return bool(torch.backends.mkldnn.matmul.fp32_precision == "bf16")
+    return bool(_mkldnn.matmul.fp32_precision == "bf16")
 
 
 def use_onednn_for_float32_products() -> bool:
@@ -27,13 +30,13 @@ def use_onednn_for_float32_products() -> bool:
     """
     rng = torch.Generator().manual_seed(0)
     a, b = (torch.randn(256, 256, generator=rng) for _ in range(2))
-    before = torch.backends.mkldnn.matmul.fp32_precision
-    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    before = _mkldnn.matmul.fp32_precision
+    _mkldnn.matmul.fp32_precision = "bf16"
     exact = a.double() @ b.double()
     # float32 is off by about 1e-5 here, bf16 by about 1e-1.
     is_exact = bool(((a @ b).double() - exact).abs().max() < 1e-3)
     if not is_exact:
-        torch.backends.mkldnn.matmul.fp32_precision = before
+        _mkldnn.matmul.fp32_precision = before
     return is_exact
 
 

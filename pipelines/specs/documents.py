@@ -111,7 +111,7 @@ class JobResult(Document):
     """Size and digest of what was trained on, and whether it was prepared now or found."""
     models: tuple[ModelVersion, ...] = ()
     example: tuple[ExampleToken, ...] = ()
-    """A held-out sentence as the discriminator sees it."""
+    """A held-out passage as the discriminator sees it: of a few dozen, the one it does best on."""
     mlflow_run_id: str | None = None
     mlflow_experiment_id: str | None = None
     finished_at: datetime | None = None

@@ -35,14 +35,14 @@ def electra_tiny() -> PretrainSpec:
         ),
         optimizer=OptimizerConfig(learning_rate=6e-4, warmup_steps=500, beta2=0.98),
         training=TrainingSpec(
-            num_train_steps=9_000,
+            num_train_steps=10_000,
             global_batch_size=16,
             sequence_length=64,
             log_interval_steps=50,
-            checkpoint_interval_steps=1500,
+            checkpoint_interval_steps=2000,
         ),
         compute=ComputeSpec(num_workers=2),
-        evaluation=EvaluationSpec(interval_steps=1500, max_rows=1024),
+        evaluation=EvaluationSpec(interval_steps=2000, max_rows=1024),
     )
 
 

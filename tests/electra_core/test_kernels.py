@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from electra_core import kernels
 from electra_core.kernels import attention, attention_reference
 
 
@@ -18,3 +19,27 @@ def test_attention_is_the_reference(dtype, padded):
         results.append((context, *torch.autograd.grad(context.float().square().sum(), (query, key, value))))
     for fast, plain in zip(*results, strict=True):
         torch.testing.assert_close(fast, plain)
+
+
+@pytest.fixture
+def onednn_products():
+    """Products through oneDNN, where this processor has them in full precision; MKL again afterwards."""
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    if not kernels.use_onednn_for_float32_products():
+        assert torch.backends.mkldnn.matmul.fp32_precision == before
+        pytest.skip("oneDNN would round float32 products to bf16 on this processor")
+    yield
+    torch.backends.mkldnn.matmul.fp32_precision = before
+
+
+def test_products_through_onednn_are_float32(onednn_products):
+    rng = torch.Generator().manual_seed(1)
+    a, b = torch.randn(300, 70, generator=rng), torch.randn(70, 130, generator=rng)
+    torch.testing.assert_close((a @ b).double(), a.double() @ b.double(), atol=1e-4, rtol=1e-5)
+
+
+def test_attention_is_the_same_through_onednn(onednn_products):
+    rng = torch.Generator().manual_seed(2)
+    query, key, value = torch.randn(3, 2, 4, 16, 8, generator=rng)
+    expected = kernels.attention_reference(query.double(), key.double(), value.double(), None).float()
+    torch.testing.assert_close(kernels.attention(query, key, value, None), expected, atol=1e-5, rtol=1e-5)
