@@ -90,9 +90,7 @@ def _show_result(job: JobPublic, result: JobResult, stack: LocalStack) -> None:
     console = stdout()
     console.print(figures_table(result))
     if result.example:
-        console.print(
-            "\nHeld-out text, some tokens replaced by the generator, as the discriminator sees it (its best of 64 passages):\n"
-        )
+        console.print("\nHeld-out text with replaced tokens, as the discriminator sees it (its best of 64 passages):\n")
         console.print(marked_sentence(result.example))
         console.print(sentence_legend(result.example), style="dim", markup=False)
     console.print()
