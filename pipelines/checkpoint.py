@@ -56,7 +56,8 @@ def save_checkpoint(
     data = stream.getbuffer()
     uri = storage.join(checkpoints_uri, f"step_{step:08d}")
     checkpoint = Checkpoint(uri, step, hashlib.sha256(data).hexdigest())
-    storage.write_bytes(storage.join(uri, "state.pt"), bytes(data))
+    with storage.open_output(storage.join(uri, "state.pt")) as output:
+        output.write(data)
     manifest = {
         "format_version": FORMAT_VERSION,
         "step": step,
@@ -104,6 +105,8 @@ def restore_checkpoint(
 
     Raises:
         CheckpointError: the newest checkpoint belongs to another spec or corpus.
+        StorageError: a checkpoint cannot be read now. It is not passed over: with several workers, each of them must
+            come to the same one.
     """
     for checkpoint in reversed(list_checkpoints(checkpoints_uri)):
         saved_identity = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))["identity"]
@@ -113,7 +116,7 @@ def restore_checkpoint(
             )
         try:
             state = read_state(checkpoint)
-        except (CheckpointError, storage.StorageError) as error:
+        except CheckpointError as error:
             log.warning("checkpoint_skipped", extra={"uri": checkpoint.uri, "reason": str(error)})
             continue
         networks.load_state_dict(state["networks"])

@@ -71,7 +71,15 @@ class NonFiniteLossError(PipelineError):
 
 
 class RecordError(PipelineError):
-    """MLflow does not answer, or refuses."""
+    """MLflow does not answer, or refuses. `can_retry` is False where it will always refuse."""
+
+    def __init__(self, message: str, can_retry: bool = True) -> None:
+        super().__init__(message)
+        self.message = message
+        self.can_retry = can_retry
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.can_retry)
 
 
 class JobCancelled(PipelineError):  # noqa: N818 - what happened, not a fault

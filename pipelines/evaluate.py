@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from electra_core.batches import SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
 from electra_core.metrics import figures
 from electra_core.objectives.corruption import corrupt
+from electra_core.objectives.sums import ObjectiveSums
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from pipelines.loader import ValidationRows, read_unigram_counts
@@ -44,10 +45,12 @@ def evaluate(networks: ElectraForPretraining, rows: ValidationRows, task: Traini
     spec, device = task.spec, worker.device
     special = SpecialTokens(*task.corpus.special)
     unigram = read_unigram_counts(task.corpus)
-    unigram[list(task.corpus.special)] = 0  # never masked, so never a sensible guess
+    # Never masked, so never a sensible guess. [UNK] may be.
+    unigram[[special.pad_id, special.cls_id, special.sep_id, special.mask_id]] = 0
     commonest_id = int(np.argmax(unigram))
 
-    sums: dict[str, torch.Tensor] = {}
+    # Zeros for the worker whose share is empty: where there are fewer rows than workers, all still add up the same.
+    sums = {field.name: torch.zeros((), device=device) for field in fields(ObjectiveSums)}
     commonest_correct = torch.zeros((), device=device)
     logits, labels = [], []
     share = worker.share(rows.num_rows)
@@ -60,7 +63,7 @@ def evaluate(networks: ElectraForPretraining, rows: ValidationRows, task: Traini
         corruption = corrupt(networks, masked, Draws(spec.evaluation.seed, 0, keys), spec.objective)
         batch_logits = networks.discriminator_logits(corruption.corrupted_ids, None)
         for name, value in corruption.sums(batch_logits).detached().items():
-            sums[name] = value + sums.get(name, 0.0)
+            sums[name] += value
         commonest_correct += ((corruption.original_masked_ids == commonest_id) * masked.masked_weights).sum()
         logits.append(batch_logits.flatten())
         labels.append(corruption.is_replaced.flatten())
@@ -69,11 +72,12 @@ def evaluate(networks: ElectraForPretraining, rows: ValidationRows, task: Traini
     all_logits = worker.gather(torch.cat(logits) if logits else empty).cpu().numpy()
     all_labels = worker.gather(torch.cat(labels).float() if labels else empty).cpu().numpy()
     total = worker.sum(torch.stack([*sums.values(), commonest_correct])).tolist()
-    named = figures(dict(zip(sums, total[:-1], strict=True)))
+    totals = dict(zip(sums, total[:-1], strict=True))
+    named, num_masked = figures(totals), max(totals["num_masked"], 1.0)
     has_both = 0 < all_labels.mean() < 1
     named["discriminator_auc"] = float(roc_auc_score(all_labels, all_logits)) if has_both else 0.5
     baselines = {
-        "generator_accuracy": total[-1] / dict(zip(sums, total[:-1], strict=True))["num_masked"],
+        "generator_accuracy": total[-1] / num_masked,
         "discriminator_loss": named["discriminator_loss_floor"],
         "discriminator_accuracy": 1.0 - named["replaced_fraction"],
         "discriminator_precision": 0.0,

@@ -95,7 +95,7 @@ def evaluate_and_export(task: TrainingTask, job_uri: str, job_id: str) -> Evalua
     held_out = evaluate(networks, rows, task, worker)
     example = mark_example(networks, rows, task, worker)
 
-    plan = plan_job(task.spec)
+    plan = plan_job(task.spec, vocab_size=task.corpus.vocab_size)
     cards = {
         network: model_card(network, job_id, task.spec, plan, task.corpus, held_out.figures, held_out.baselines)
         for network in ("discriminator", "generator")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
+from safetensors.torch import save_file
+
+from electra_core.batches import SpecialTokens
 from electra_core.conversion.to_transformers import (
     discriminator_state_dict,
     generator_state_dict,
     transformers_config,
 )
-from safetensors.torch import save_file
-
-from electra_core.batches import SpecialTokens
 from electra_core.pretraining import ElectraForPretraining
 from pipelines import storage
 from pipelines.artifacts import PreparedCorpus
@@ -59,10 +58,3 @@ def copy_tokenizer(tokenizer_uri: str, folder: Path) -> None:
     """Copy vocab.txt, tokenizer.json and tokenizer_config.json into a local folder."""
     for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_bytes(storage.read_bytes(storage.join(tokenizer_uri, name)))
-
-
-def clear_folder(folder: Path) -> None:
-    """Delete a local folder's content, if there is any, so that a repeated export starts clean."""
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)

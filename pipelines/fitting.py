@@ -13,8 +13,9 @@ from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipelines import storage
 from pipelines.checkpoint import list_checkpoints
-from pipelines.errors import JobCancelled, NonFiniteLossError, PipelineError
+from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError, PipelineError
 from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.loader import TrainingRows, ValidationRows
 from pipelines.logs import configure_logging
 from pipelines.telemetry import RecordedTelemetry, SilentTelemetry, Telemetry
 from pipelines.tracking import Run, RunIdentity, last_recorded_step
@@ -45,7 +46,7 @@ def fit(task: WorkerTask) -> None:
     Returns at once if the last checkpoint is there already.
 
     Raises:
-        PipelineError: as the training loop raised it.
+        PipelineError: the corpus has no row of this length, or the loop ended before its last step.
         ray.train.TrainingFailedError: workers were lost more often than `training.max_failures`.
     """
     spec = task.training.spec
@@ -73,8 +74,16 @@ def fit(task: WorkerTask) -> None:
     )
     outcome_uri = directory.path(OUTCOME_FILE)
     storage.write_json(outcome_uri, {"outcome": None})  # what an earlier attempt left is not this one's
+    _check_rows(task.training)
     trainer.fit()
     _raise_outcome(storage.read_json(outcome_uri), task.training.checkpoints_uri)
+
+
+def _check_rows(task: TrainingTask) -> None:
+    """Refuse a corpus too small for a row before any worker starts: they would fail one by one, and be restarted."""
+    length = task.spec.training.sequence_length
+    TrainingRows(task.corpus, tuple(s.weight for s in task.spec.corpus.sources), length, task.spec.training.seed)
+    ValidationRows(task.corpus, length, task.spec.evaluation.max_rows)
 
 
 def train_worker(config: dict[str, Any]) -> None:
@@ -94,6 +103,8 @@ def train_worker(config: dict[str, Any]) -> None:
         outcome = {"outcome": "cancelled"}
     except NonFiniteLossError as error:
         outcome = {"outcome": "non_finite_loss", "step": error.step}
+    except CheckpointError as error:
+        outcome = {"outcome": "checkpoint", "message": str(error)}
     if worker.is_first:
         storage.write_json(JobDirectory(task.job_uri).path(OUTCOME_FILE), outcome)
 
@@ -111,7 +122,11 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
         mlflow_run_id=task.run.run_id,
         mlflow_experiment_id=task.run.experiment_id,
     )
-    run = Run(task.run, first_step=last_recorded_step(task.run, "train/generator_loss"))
+    recorded_steps = {
+        "train": last_recorded_step(task.run, "train/generator_loss"),
+        "eval": last_recorded_step(task.run, "eval/generator_loss"),
+    }
+    run = Run(task.run, recorded_steps)
     telemetry: Telemetry = RecordedTelemetry(spec, reporter, run)
     try:
         train(task.training, worker, telemetry)
@@ -119,14 +134,14 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
         run.close()
 
 
-def _raise_outcome(metrics: dict[str, Any], checkpoints_uri: str) -> None:
-    match metrics.get("outcome"):
+def _raise_outcome(told: dict[str, Any], checkpoints_uri: str) -> None:
+    match told.get("outcome"):
         case "finished":
             return
         case "cancelled":
             raise JobCancelled
         case "non_finite_loss":
-            step = int(metrics["step"])
+            step = int(told["step"])
             checkpoints = list_checkpoints(checkpoints_uri)
             last_good = checkpoints[-1].uri if checkpoints else "none"
             raise NonFiniteLossError(
@@ -134,5 +149,7 @@ def _raise_outcome(metrics: dict[str, Any], checkpoints_uri: str) -> None:
                 f"the loss is not finite at step {step}; the last good checkpoint is {last_good}. "
                 "Lower optimizer.learning_rate, or lengthen optimizer.warmup_steps",
             )
+        case "checkpoint":
+            raise CheckpointError(told["message"])
         case other:
             raise PipelineError(f"the training workers ended without a word (got {other!r})")

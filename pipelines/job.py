@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
+
+from pydantic import ValidationError
 
 from pipelines import storage
 from pipelines.errors import JobCancelled
@@ -22,8 +25,10 @@ from pipelines.specs.documents import (
     Progress,
     Stage,
 )
-from pipelines.specs.parsing import dump_spec, load_spec
+from pipelines.specs.parsing import SpecError, dump_spec, problems_of
 from pipelines.specs.pretrain import PretrainSpec
+
+log = logging.getLogger(__name__)
 
 REPORT_INTERVAL_SECONDS = 2.0
 """Shortest time between two writings of progress.json and between two readings of control.json."""
@@ -56,7 +61,11 @@ class JobDirectory:
             SpecError: the file breaks a rule.
             StorageError: there is none.
         """
-        return load_spec(storage.read_bytes(self.path(SPEC_FILE)))
+        try:
+            # JSON as we wrote it: YAML would read some characters otherwise, and has a limit meant for people's files.
+            return PretrainSpec.model_validate_json(storage.read_bytes(self.path(SPEC_FILE)))
+        except ValidationError as error:
+            raise SpecError(problems_of(error)) from error
 
     def write_spec(self, spec: PretrainSpec) -> None:
         """Write the resolved spec."""
@@ -145,7 +154,10 @@ class ProgressReporter:
         now = time.monotonic()
         if not self._is_cancelled and now - self._last_control_read >= REPORT_INTERVAL_SECONDS:
             self._last_control_read = now
-            self._is_cancelled = self._directory.read_control().action == "cancel"
+            try:
+                self._is_cancelled = self._directory.read_control().action == "cancel"
+            except storage.StorageError as error:
+                log.warning("control_unreadable", extra={"reason": str(error)[:300]})
         return self._is_cancelled
 
     def raise_if_cancelled(self) -> None:
@@ -164,6 +176,11 @@ class ProgressReporter:
             yield
         finally:
             self._is_handing_over = False
+            written = self._directory.read_progress()
+            if written is not None and written.attempt == self._fields.get("attempt"):
+                # What the other process said of the training stays said.
+                said = written.model_dump(include={"step", "num_train_steps", "tokens", "losses", "evaluation"})
+                self._fields |= said
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -177,10 +194,14 @@ class ProgressReporter:
         return stage
 
     def _write(self) -> None:
-        if self._is_handing_over and self._is_taken_over():
-            return
-        self._directory.write_progress(Progress(heartbeat_at=datetime.now(UTC), **self._fields))
         self._last_written = time.monotonic()
+        try:
+            if self._is_handing_over and self._is_taken_over():
+                return
+            self._directory.write_progress(Progress(heartbeat_at=datetime.now(UTC), **self._fields))
+        except storage.StorageError as error:
+            # A report that is lost is followed by the next; no training ends for it.
+            log.warning("progress_unwritten", extra={"reason": str(error)[:300]})
 
     def _is_taken_over(self) -> bool:
         written = self._directory.read_progress()

@@ -12,14 +12,17 @@ import argparse
 import logging
 import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 
 import ray
 import ray.exceptions
+import ray.train
 
 from pipelines import storage, tracking
 from pipelines.errors import (
@@ -41,7 +44,9 @@ log = logging.getLogger("pipelines.main")  # also when run with -m, where __name
 
 STORAGE_VARIABLE = "ELECTRA_STORAGE_URI"
 DEFAULT_STORAGE = "~/.electra/storage"
-RAY_START_TIMEOUT_SECONDS = 60
+RESULT_ATTEMPTS = 5
+"""Times the last word is written before the job gives up: losing it would lose a finished job."""
+STOPPED_STATUS = 143
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,51 +54,70 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     try:
         directory = _open_directory(options)
-    except (SpecError, PipelineError, OSError) as error:
+        tracking_uri = _tracking_uri(directory)
+        previous = directory.read_result()
+    except (SpecError, PipelineError, OSError, ValueError) as error:
         print(f"cannot start: {error}", file=sys.stderr)
         return 2
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing of a job is fetched from a hub
     configure_logging(job_id=directory.job_id, attempt=options.attempt)
-    previous = directory.read_result()
+    signal.signal(signal.SIGTERM, _raise_stopped)
     if previous is not None and previous.state == "SUCCEEDED":
         log.info("job_already_succeeded", extra={"uri": directory.uri})
         return 0
-    result = run(directory, options.attempt)
-    directory.write_result(result)
+    result = run(directory, options.attempt, tracking_uri)
+    _write_result(directory, result)
     log.info("job_finished", extra={"state": result.state, "uri": directory.uri, "models": _model_names(result)})
     return 1 if result.state == "FAILED" else 0
 
 
-def run(directory: JobDirectory, attempt: int) -> JobResult:
+def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
     """Run the job in a directory; every fault becomes a result."""
-    tracking_uri = _tracking_uri(directory)
     reporter = ProgressReporter(directory, heartbeat=True, attempt=attempt)
     try:
         spec = directory.read_spec()
         _connect_to_ray()
         with reporter:
             return run_pretraining(directory, spec, attempt, tracking_uri, reporter)
+    except Stopped:
+        # Nothing is said of the job: another attempt may go on with it. MLflow hears of the end from nobody else.
+        _end(directory, tracking_uri, reporter, JobResult(state="CANCELLED", attempt=attempt))
+        raise SystemExit(STOPPED_STATUS) from None
     except JobCancelled:
         return _end(directory, tracking_uri, reporter, JobResult(state="CANCELLED", attempt=attempt))
     except Exception as error:
-        failure = describe_failure(error, reporter.current_stage)
+        failure = describe_failure(error, reporter.current_stage, directory.storage_uri)
         log.log(
             logging.ERROR, "job_failed", extra={"failure": failure.model_dump()}, exc_info=failure.code == "internal"
         )
         return _end(directory, tracking_uri, reporter, JobResult(state="FAILED", attempt=attempt, failure=failure))
 
 
-def describe_failure(error: BaseException, stage: Stage) -> Failure:
-    """What went wrong, for the user, and whether another attempt could end otherwise."""
+class Stopped(BaseException):
+    """SIGTERM came: Ray stops the job, and kills it three seconds later."""
+
+
+def _raise_stopped(signal_number: int, frame: FrameType | None) -> None:
+    raise Stopped
+
+
+def describe_failure(error: BaseException, stage: Stage, storage_uri: str) -> Failure:
+    """What went wrong, for the user, and whether another attempt could end otherwise.
+
+    Args:
+        error: what ended the job.
+        stage: where.
+        storage_uri: root of our own files: if one of these is out of reach, the data are not to blame.
+    """
     match error:
         case ray.exceptions.RayTaskError() if isinstance(error.cause, Exception):
-            return describe_failure(error.cause, stage)
+            return describe_failure(error.cause, stage, storage_uri)
         case SpecError():
             details = tuple(str(problem) for problem in error.problems)
             return Failure(stage=stage, code="spec", message=str(error), details=details)
         case CorpusError():
             return Failure(stage=stage, code="data", message=error.message, details=error.report)
-        case storage.StorageError() if stage == "prepare":
+        case storage.StorageError() if stage == "prepare" and not error.uri.startswith(storage_uri):
             return Failure(stage=stage, code="data", message=str(error))
         case NonFiniteLossError():
             return Failure(stage=stage, code="non_finite_loss", message=str(error), step=error.step)
@@ -102,12 +126,22 @@ def describe_failure(error: BaseException, stage: Stage) -> Failure:
         case CheckpointError():
             return Failure(stage=stage, code="checkpoint", message=str(error))
         case RecordError():
-            return Failure(stage=stage, code="record", message=str(error), can_retry=True)
-        case ray.exceptions.RayError() | storage.StorageError():
+            return Failure(stage=stage, code="record", message=str(error), can_retry=error.can_retry)
+        case ray.train.TrainingFailedError():
+            message = f"training workers were lost more often than training.max_failures allows: {error}"
+            is_lost = _all_lost(error)
+            return Failure(stage=stage, code="internal", message=message[:2000], can_retry=is_lost)
+        case ray.exceptions.RayError() | storage.StorageError() | ConnectionError():
             return Failure(stage=stage, code="internal", message=str(error)[:2000], can_retry=True)
         case _:
             message = f"{type(error).__name__}: {error}"
             return Failure(stage=stage, code="internal", message=message[:2000])
+
+
+def _all_lost(error: Exception) -> bool:
+    """Whether workers died rather than raised: then the machine was at fault and not the program."""
+    causes = getattr(error, "worker_failures", {}).values()
+    return any(isinstance(cause, ray.exceptions.RayError) or "died" in str(cause) for cause in causes)
 
 
 def _end(directory: JobDirectory, tracking_uri: str, reporter: ProgressReporter, result: JobResult) -> JobResult:
@@ -122,7 +156,12 @@ def _end(directory: JobDirectory, tracking_uri: str, reporter: ProgressReporter,
         except Exception as error:  # noqa: BLE001 - an unreachable MLflow must not hide why the job ended
             log.warning("mlflow_run_left_open", extra={"reason": str(error)[:300]})
     return result.model_copy(
-        update={"finished_at": datetime.now(UTC), "mlflow_run_id": run_id, "mlflow_experiment_id": experiment_id}
+        update={
+            "step": result.step or progress.get("step"),
+            "finished_at": datetime.now(UTC),
+            "mlflow_run_id": run_id,
+            "mlflow_experiment_id": experiment_id,
+        }
     )
 
 
@@ -161,13 +200,32 @@ def _connect_to_ray() -> None:
 
 
 def _tracking_uri(directory: JobDirectory) -> str:
-    """MLflow's server, or a database file beside the jobs where there is none."""
+    """MLflow's server, or a database file beside the jobs where there is none.
+
+    Raises:
+        ValueError: there is none, and the jobs lie where no database file can.
+    """
     given = os.environ.get("MLFLOW_TRACKING_URI")
+    if given:
+        return given
     local = storage.local_path(directory.storage_uri)
-    if given or local is None:
-        return given or "sqlite:///mlflow.db"
+    if local is None:
+        raise ValueError(f"MLFLOW_TRACKING_URI must be set where the storage is not local, got {directory.storage_uri}")
     local.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{local / 'mlflow.db'}"
+
+
+def _write_result(directory: JobDirectory, result: JobResult) -> None:
+    for attempt in range(1, RESULT_ATTEMPTS + 1):
+        try:
+            directory.write_result(result)
+        except storage.StorageError as error:
+            if attempt == RESULT_ATTEMPTS:
+                raise
+            log.warning("result_unwritten", extra={"reason": str(error)[:300]})
+            time.sleep(2.0**attempt)
+        else:
+            return
 
 
 def _model_names(result: JobResult) -> list[str]:

@@ -18,7 +18,7 @@ import ray
 from pipelines import storage, tracking
 from pipelines.artifacts import PreparedCorpus
 from pipelines.corpus.prepare import prepare_corpus
-from pipelines.errors import ResourceError
+from pipelines.errors import RecordError, ResourceError
 from pipelines.evaluation import Evaluated, describe_corpus, evaluate_and_export
 from pipelines.export import ARCHITECTURES
 from pipelines.fitting import WorkerTask, fit
@@ -53,6 +53,8 @@ def run_pretraining(
         directory.job_id,
         spec.name,
         {"electra.kind": spec.kind, "electra.attempt": str(attempt), "electra.job_uri": directory.uri},
+        # A server decides for itself; without one, files must not land in a working directory that Ray deletes.
+        None if tracking_uri.startswith("http") else storage.join(directory.storage_uri, "mlflow"),
     )
     reporter.update(now=True, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
 
@@ -60,7 +62,7 @@ def run_pretraining(
     corpus = prepare_corpus(
         spec.corpus, spec.tokenizer, directory.storage_uri, reporter.say, owner=f"{directory.job_id}-a{attempt}"
     )
-    _record_start(run, spec, corpus, plan_job(spec))
+    _record_start(run, spec, corpus, plan_job(spec, vocab_size=corpus.vocab_size))
 
     reporter.stage("train", "starting workers")
     task = TrainingTask(spec, corpus, directory.path("checkpoints"))
@@ -96,6 +98,16 @@ def _check_resources(compute: ComputeSpec) -> None:
                 f"compute.num_workers × compute.{name.lower()}s_per_worker must be at most the cluster's "
                 f"{available.get(name, 0.0):g} {name}s, got {wanted:g}"
             )
+    per_worker = {"CPU": compute.cpus_per_worker, "GPU": float(compute.gpus_per_worker)}
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    slots = sum(
+        min(int(node.get(name, 0.0) / wanted) for name, wanted in per_worker.items() if wanted) for node in nodes
+    )
+    if slots < compute.num_workers:
+        raise ResourceError(
+            f"compute.num_workers must fit on the cluster's nodes, which have room for {slots} workers of "
+            f"{compute.cpus_per_worker:g} CPUs and {compute.gpus_per_worker} GPUs, got {compute.num_workers}"
+        )
 
 
 def _record_start(run: RunIdentity, spec: PretrainSpec, corpus: PreparedCorpus, plan: JobPlan) -> None:
@@ -131,6 +143,7 @@ def record(
     requirements = [f"{package}=={version(package).partition('+')[0]}" for package in _SERVING_PACKAGES]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
+        _record_final_figures(run, spec.training.num_train_steps, evaluated)
         _draw_report(run, folder / "report", evaluated.figures)
         local = {network: _download(uri, folder / network) for network, uri in evaluated.exports.items()}
         card = (local["discriminator"] / "README.md").read_text(encoding="utf-8")
@@ -162,11 +175,6 @@ def record(
                     }
                 )
             )
-    final = tracking.Run(run)
-    final.log_metrics(
-        spec.training.num_train_steps, {f"eval/{name}": value for name, value in evaluated.figures.items()}
-    )
-    final.close()
     tracking.end_run(run, "FINISHED")
     return tuple(models)
 
@@ -177,6 +185,13 @@ def _download(uri: str, folder: Path) -> Path:
     for file in storage.expand(uri):
         (folder / file.uri.rpartition("/")[2]).write_bytes(storage.read_bytes(file.uri))
     return folder
+
+
+def _record_final_figures(run: RunIdentity, step: int, evaluated: Evaluated) -> None:
+    final = tracking.Run(run, {"eval": tracking.last_recorded_step(run, "eval/generator_loss")})
+    final.log_metrics(step, {f"eval/{name}": value for name, value in evaluated.figures.items()})
+    if final.close():
+        raise RecordError("MLflow did not take the final figures in time")
 
 
 def _draw_report(run: RunIdentity, folder: Path, final_figures: Mapping[str, float]) -> None:

@@ -16,8 +16,8 @@ def matrix_product_flops_per_second(device: torch.device, dtype: torch.dtype, se
     The best of several, not the mean: the ceiling is what the device can do when nothing disturbs it.
     """
     size = MATRIX_SIZE[device.type]
-    a = torch.ones(size, size, device=device, dtype=dtype)
-    b = torch.ones(size, size, device=device, dtype=dtype)
+    rng = torch.Generator(device).manual_seed(0)  # equal numbers would draw less power, and so run faster
+    a, b = (torch.randn(size, size, device=device, generator=rng).to(dtype) for _ in range(2))
     best = float("inf")
     deadline = time.perf_counter() + seconds
     torch.mm(a, b)  # loads the kernel

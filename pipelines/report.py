@@ -86,6 +86,8 @@ def model_card(
         if is_discriminator
         else "It fills masks. The discriminator trained beside it is the better encoder."
     )
+    sizes = spec.model.discriminator if is_discriminator else spec.model.generator
+    encoder = sizes(corpus.vocab_size)
     parameters = plan.discriminator_parameters if is_discriminator else plan.generator_parameters
     rows = "\n".join(
         f"| {key.replace('_', ' ')} | {value:.4g} | {_baseline(baselines, key)} |"
@@ -116,8 +118,9 @@ model = {model_class}.from_pretrained(folder)
 
 - Job `{job_id}`: {spec.training.num_train_steps:,} steps of {plan.tokens_per_step:,} tokens, which are
   {plan.total_tokens:,} tokens and {plan.total_flops:.3g} FLOPs.
-- {parameters:,} parameters; hidden size {spec.model.hidden_size}, {spec.model.num_hidden_layers} layers;
+- {parameters:,} parameters; hidden size {encoder.hidden_size}, {encoder.num_hidden_layers} layers;
   generator ratio {spec.model.generator_size_ratio:g}; λ = {spec.objective.discriminator_weight:g}.
+- Every row is one packed segment: token type 1 was never trained.
 - The whole spec is in `spec.json` of the MLflow run; it reproduces the job.
 
 ## Data

@@ -51,13 +51,30 @@ def _refusals_named(function: Callable[_Arguments, _Returned]) -> Callable[_Argu
             return function(*args, **kwargs)
         except MlflowException as error:
             raise RecordError(f"MLflow refused {function.__name__}: {error.message}") from error
+        except OSError as error:  # requests' errors are: connections, and answers of the artifact routes
+            raise RecordError(f"MLflow could not be reached for {function.__name__}: {error}") from error
 
     return named
 
 
 @_refusals_named
-def open_run(tracking_uri: str, experiment: str, job_id: str, run_name: str, tags: Mapping[str, str]) -> RunIdentity:
+def open_run(
+    tracking_uri: str,
+    experiment: str,
+    job_id: str,
+    run_name: str,
+    tags: Mapping[str, str],
+    artifact_location: str | None = None,
+) -> RunIdentity:
     """Find the job's run by its tag or create it, and mark it as running.
+
+    Args:
+        tracking_uri: MLflow's server, or a database.
+        experiment: created where there is none.
+        job_id: what the run is found by.
+        run_name: shown to people.
+        tags: set anew by every attempt.
+        artifact_location: where a new experiment keeps its files if no server decides that.
 
     Raises:
         RecordError: MLflow does not answer, or refuses.
@@ -65,8 +82,12 @@ def open_run(tracking_uri: str, experiment: str, job_id: str, run_name: str, tag
     client = mlflow.MlflowClient(tracking_uri=tracking_uri)
     found = client.get_experiment_by_name(experiment)
     if found is not None and found.lifecycle_stage != "active":
-        raise RecordError(f"record.experiment {experiment!r} is deleted in MLflow; restore it or name another")
-    experiment_id = found.experiment_id if found is not None else _create_experiment(client, experiment)
+        raise RecordError(
+            f"record.experiment {experiment!r} is deleted in MLflow; restore it or name another", can_retry=False
+        )
+    experiment_id = (
+        found.experiment_id if found is not None else _create_experiment(client, experiment, artifact_location)
+    )
     query = f"tags.`{JOB_TAG}` = '{job_id}'"
     runs = client.search_runs([experiment_id], query, run_view_type=ViewType.ACTIVE_ONLY, max_results=1)
     run = runs[0] if runs else client.create_run(experiment_id, run_name=run_name, tags={JOB_TAG: job_id})
@@ -75,9 +96,9 @@ def open_run(tracking_uri: str, experiment: str, job_id: str, run_name: str, tag
     return RunIdentity(tracking_uri, experiment_id, run.info.run_id)
 
 
-def _create_experiment(client: mlflow.MlflowClient, name: str) -> str:
+def _create_experiment(client: mlflow.MlflowClient, name: str, artifact_location: str | None) -> str:
     try:
-        return str(client.create_experiment(name))
+        return str(client.create_experiment(name, artifact_location))
     except MlflowException as error:
         found = client.get_experiment_by_name(name)  # another job may have created it just now
         if found is None:
@@ -88,15 +109,17 @@ def _create_experiment(client: mlflow.MlflowClient, name: str) -> str:
 class Run:
     """An open run. Metrics leave on a thread of their own, in batches, so that no training step waits for MLflow."""
 
-    def __init__(self, identity: RunIdentity, first_step: int = 0) -> None:
+    def __init__(self, identity: RunIdentity, recorded_steps: Mapping[str, int] | None = None) -> None:
         """Open.
 
         Args:
             identity: the run.
-            first_step: metrics up to this step were recorded by an earlier attempt and are not recorded twice.
+            recorded_steps: first part of metric names, such as `train`, to the last step that an earlier attempt
+                recorded of them; these are not recorded twice.
         """
         self.identity = identity
-        self._first_step = first_step
+        self._recorded_steps = recorded_steps or {}
+        self._num_unsent = 0
         self._client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
         self._queue: queue.Queue[Metric] = queue.Queue()
         self._closing = threading.Event()
@@ -105,26 +128,24 @@ class Run:
 
     def log_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Queue metrics of a step; values that are not finite are left out, since MLflow's stores differ on them."""
-        if step <= self._first_step:
-            return
         timestamp_ms = int(time.time() * 1000)
         for key, value in metrics.items():
-            if math.isfinite(value):
+            is_new = step > self._recorded_steps.get(key.partition("/")[0], 0)
+            if is_new and math.isfinite(value):
                 self._queue.put(Metric(key, value, timestamp_ms, step))
 
-    def close(self) -> None:
-        """Send what is queued.
+    def close(self) -> int:
+        """Send what is queued, for at most `CLOSE_TIMEOUT_SECONDS`.
 
-        Raises:
-            RecordError: MLflow did not take it in time.
+        Returns:
+            Metrics that MLflow did not take; logged as a warning. Figures are not worth a trained model.
         """
         self._closing.set()
-        self._thread.join(timeout=CLOSE_TIMEOUT_SECONDS)
-        if self._thread.is_alive() or not self._queue.empty():
-            raise RecordError(
-                f"MLflow at {self.identity.tracking_uri} did not take {self._queue.qsize()} metrics "
-                f"within {CLOSE_TIMEOUT_SECONDS:.0f} s"
-            )
+        self._thread.join(timeout=CLOSE_TIMEOUT_SECONDS + 60)
+        lost = self._num_unsent + self._queue.qsize()
+        if lost:
+            log.warning("metrics_lost", extra={"num_metrics": lost, "waited_seconds": CLOSE_TIMEOUT_SECONDS})
+        return lost
 
     def _flush_until_closed(self) -> None:
         deadline: float | None = None
@@ -149,17 +170,19 @@ class Run:
                 if not batch:
                     return
                 if deadline is not None and time.monotonic() > deadline:
-                    for metric in batch:
-                        self._queue.put(metric)
+                    self._num_unsent = len(batch)
                     return
                 time.sleep(FLUSH_INTERVAL_SECONDS)
 
 
-@_refusals_named
 def last_recorded_step(identity: RunIdentity, key: str) -> int:
-    """Highest step an earlier attempt recorded of a metric, 0 where it recorded none."""
-    history = mlflow.MlflowClient(tracking_uri=identity.tracking_uri).get_metric_history(identity.run_id, key)
-    return max((metric.step for metric in history), default=0)
+    """Highest step an earlier attempt recorded of a metric, 0 where it recorded none or MLflow does not say."""
+    try:
+        history = metric_history(identity, key)
+    except RecordError as error:
+        log.warning("mlflow_unavailable", extra={"reason": str(error)[:300]})
+        return 0
+    return max((step for step, _ in history), default=0)
 
 
 @_refusals_named

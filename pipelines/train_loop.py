@@ -30,7 +30,7 @@ from electra_core.randomness import Draws
 from electra_core.schedule import learning_rate
 from pipelines.artifacts import PreparedCorpus
 from pipelines.checkpoint import restore_checkpoint, save_checkpoint
-from pipelines.errors import JobCancelled, NonFiniteLossError
+from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
 from pipelines.evaluate import evaluate
 from pipelines.loader import TrainingRows, ValidationRows
 from pipelines.rate import matrix_product_flops_per_second
@@ -97,6 +97,8 @@ class Batches:
     def at(self, step: int) -> MaskedBatch:
         """The batch of a step: int64[B, L] where B is this worker's share of the global batch."""
         ids = torch.from_numpy(self._rows.rows(step, self._positions, self._batch_size))
+        if self._device.type == "cuda":
+            ids = ids.pin_memory()  # from pageable memory the copy would wait for the steps before it
         ids = ids.to(self._device, non_blocking=True)
         batch = TokenBatch(
             input_ids=ids,
@@ -123,6 +125,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     networks = build_networks(spec, task.corpus.vocab_size).to(worker.device)
     optimizer = build_optimizer(spec, networks)
     step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity)
+    _check_same_start(worker, step)
     model = worker.parallelise(networks)
     parameters = list(networks.parameters())
 
@@ -131,18 +134,22 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     flops_per_token = float(
         training_flops_per_token(spec.model, spec.masking, task.corpus.vocab_size, training.sequence_length).total
     )
-    window = Window(worker, spec.tokens_per_step, flops_per_token, step, _peak_rate(worker, training.precision))
+    peak_rate = _peak_rate(worker, training.precision)
     if step < training.num_train_steps:
-        _settle_gradient_buckets(model, batches.at(step), Draws(training.seed, step, batches.at(step).rows))
-        optimizer.zero_grad(set_to_none=True)
+        micro = batches.at(step).split(training.gradient_accumulation_steps)[0]
+        with _autocast(worker, training.precision):
+            _settle_gradient_buckets(model, micro, Draws(training.seed, step, micro.rows))
+    window = Window(worker, spec.tokens_per_step, flops_per_token, step, peak_rate)
     if worker.is_first:
         log.info("training_started", extra={"step": step, "num_workers": worker.world_size})
 
     networks.train()
     while step < training.num_train_steps:
         batch = batches.at(step)
-        # The losses are means over the whole global batch, so every worker divides by the global counts.
-        num_masked, num_real = worker.sum(torch.stack([batch.num_masked, batch.num_real]))
+        # The losses are means over the whole global batch, so every worker divides by the global counts. The wish to
+        # stop travels along, so that all workers see it at the same step.
+        wish = torch.tensor(float(telemetry.wants_to_stop(worker)), device=worker.device)
+        num_masked, num_real, votes = worker.sum(torch.stack([batch.num_masked, batch.num_real, wish]))
         for micro, is_last in _micro_batches(batch, training.gradient_accumulation_steps):
             with _no_sync(model, not is_last), _autocast(worker, training.precision):
                 sums: ObjectiveSums = model(micro, Draws(training.seed, step, micro.rows))
@@ -160,42 +167,34 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
         step += 1
 
         is_end = step == training.num_train_steps
-        should_stop = False
-        if step % training.log_interval_steps == 0 or is_end:
-            # The only device-to-host read of the loop.
-            readings = window.read(step, telemetry.wants_to_stop(worker))
-            should_stop = readings.should_stop
-            telemetry.log_training(step, readings.figures | {"learning_rate": rate})
+        is_log_step = step % training.log_interval_steps == 0 or is_end
+        # On a GPU the votes are read at log steps alone, like all that would make the host wait for the device.
+        should_stop = (is_log_step or worker.device.type == "cpu") and bool(votes > 0)
+        if is_log_step:
+            telemetry.log_training(step, window.read(step) | {"learning_rate": rate})
         elif telemetry.is_due():
             telemetry.report_step(step)
         if step % spec.evaluation.interval_steps == 0 and not is_end:  # the end is evaluated by a stage of its own
-            telemetry.log_evaluation(step, evaluate(networks, held_out, task, worker).figures)
-            networks.train()
-            window.restart_clock()
+            window.raise_if_not_finite()
+            with window.paused():
+                telemetry.log_evaluation(step, evaluate(networks, held_out, task, worker).figures)
+                networks.train()
         if step % training.checkpoint_interval_steps == 0 or is_end or should_stop:
             window.raise_if_not_finite()
             if worker.is_first:
-                checkpoint = save_checkpoint(
-                    task.checkpoints_uri,
-                    step,
-                    networks,
-                    optimizer,
-                    task.identity,
-                    training.num_checkpoints_to_keep,
-                )
+                with window.paused():
+                    checkpoint = save_checkpoint(
+                        task.checkpoints_uri,
+                        step,
+                        networks,
+                        optimizer,
+                        task.identity,
+                        training.num_checkpoints_to_keep,
+                    )
                 log.info("checkpoint_saved", extra={"step": step, "uri": checkpoint.uri})
-            window.restart_clock()
         if should_stop and not is_end:
             raise JobCancelled
     return step
-
-
-@dataclass(frozen=True)
-class Readings:
-    """One reading of the window."""
-
-    figures: dict[str, float]
-    should_stop: bool
 
 
 class Window:
@@ -226,18 +225,20 @@ class Window:
         is_first_bad = is_bad & (self._first_bad_step < 0)
         self._first_bad_step = torch.where(is_first_bad, step, self._first_bad_step)
 
-    def restart_clock(self) -> None:
-        """Leave out of the speed what was not training: evaluation, saving."""
-        self._clock = time.perf_counter()
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out of the speed what is not training: evaluation, saving."""
+        start = time.perf_counter()
+        yield
+        self._clock += time.perf_counter() - start
 
-    def read(self, step: int, wants_to_stop: bool) -> Readings:
+    def read(self, step: int) -> dict[str, float]:
         """Sum over the workers, read, and start anew.
 
         Raises:
             NonFiniteLossError: some loss since the last reading was not finite, on any worker.
         """
-        stop = torch.tensor(float(wants_to_stop), device=self._worker.device)
-        *sums, stop_votes = self._worker.sum(torch.stack([*self._sums.values(), stop])).tolist()
+        sums = self._worker.sum(torch.stack([*self._sums.values()])).tolist()
         self.raise_if_not_finite()
         seconds = time.perf_counter() - self._clock
         steps = step - self._read_step
@@ -252,7 +253,7 @@ class Window:
             "mfu": tokens_per_second * self._flops_per_token / self._peak,
         }
         self._sums, self._read_step, self._clock = {}, step, time.perf_counter()
-        return Readings(readings, should_stop=stop_votes > 0)
+        return readings
 
     def raise_if_not_finite(self) -> None:
         """Raise on every worker if any of them met a loss or gradient that was not finite."""
@@ -261,6 +262,13 @@ class Window:
             torch.distributed.all_reduce(bad_step, op=torch.distributed.ReduceOp.MAX)
         if bad_step >= 0:
             raise NonFiniteLossError(int(bad_step))
+
+
+def _check_same_start(worker: Worker, step: int) -> None:
+    """Refuse to train on if the workers found different checkpoints: their weights would drift apart unseen."""
+    steps = worker.gather(torch.tensor([step], device=worker.device)).tolist()
+    if len(set(steps)) > 1:
+        raise CheckpointError(f"all workers must start from one checkpoint, got steps {steps} by rank")
 
 
 def _peak_rate(worker: Worker, precision: str) -> float:
@@ -277,6 +285,8 @@ def _settle_gradient_buckets(model: nn.Module, batch: MaskedBatch, draws: Draws)
     depend on that layout in their last bits, so a resumed run must not take its first real step with another layout
     than the undisturbed run had there.
     """
+    if not isinstance(model, nn.parallel.DistributedDataParallel):
+        return
     for _ in range(2):
         sums: ObjectiveSums = model(batch, draws)
         (0.0 * (sums.generator_loss + sums.discriminator_loss)).backward()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from electra_core.accounting import parameter_counts, training_flops_per_token, training_memory_bytes
-from pipelines.specs.corpus import PretrainedTokenizerSpec
+from pipelines.specs.corpus import WordPieceSpec
 from pipelines.specs.documents import Document
 from pipelines.specs.pretrain import PretrainSpec
 
@@ -43,9 +43,18 @@ class JobPlan(Document):
     """Times the training reads the corpus, at 4.5 bytes a token and no compression."""
 
 
-def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None) -> JobPlan:
-    """Reckon parameters, FLOPs and memory of a spec."""
-    vocab_size = BERT_VOCAB_SIZE if isinstance(spec.tokenizer, PretrainedTokenizerSpec) else spec.tokenizer.vocab_size
+def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None, vocab_size: int | None = None) -> JobPlan:
+    """Reckon parameters, FLOPs and memory of a spec.
+
+    Args:
+        spec: the resolved spec.
+        corpus_bytes: size of the sources, where it is known.
+        vocab_size: ids of the tokenizer, once it is known; until then what the spec asks for.
+    """
+    if vocab_size is None and isinstance(spec.tokenizer, WordPieceSpec):
+        vocab_size = spec.tokenizer.vocab_size
+    elif vocab_size is None:
+        vocab_size = BERT_VOCAB_SIZE
     training = spec.training
     parameters = parameter_counts(spec.model, vocab_size)
     flops_per_step = spec.tokens_per_step * float(

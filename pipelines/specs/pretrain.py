@@ -25,7 +25,8 @@ class TrainingSpec(FrozenModel):
     gradient_accumulation_steps: Annotated[int, Field(ge=1, le=4096)] = 1
     """Parts each worker's share of a batch is computed in."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """What matrix products compute in. Weights, losses and sampling are fp32 either way."""
+    """What matrix products compute in, the one that gives the generator's logits included. Weights, losses and
+    sampling from those logits are fp32 either way."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 42
     """Initial weights, data order, masking, dropout and sampling follow from it."""
     log_interval_steps: Annotated[int, Field(ge=1)] = 100

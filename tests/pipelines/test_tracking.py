@@ -37,8 +37,8 @@ def test_metrics_arrive_and_those_not_finite_stay_out(tracking_uri):
 
 def test_a_resumed_attempt_records_only_what_is_new(tracking_uri):
     identity = open_run(tracking_uri, "e", "job-4", "name", {})
-    for first_step in (0, 20):
-        run = Run(identity, first_step)
+    for recorded_steps in ({}, {"a": 20}):
+        run = Run(identity, recorded_steps)
         for step in (10, 20, 30):
             run.log_metrics(step, {"a": float(step)})
         run.close()
