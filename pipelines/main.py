@@ -61,7 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing of a job is fetched from a hub
     configure_logging(job_id=directory.job_id, attempt=options.attempt)
-    signal.signal(signal.SIGTERM, _raise_stopped)
     if previous is not None and previous.state == "SUCCEEDED":
         log.info("job_already_succeeded", extra={"uri": directory.uri})
         return 0
@@ -77,6 +76,7 @@ def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
     try:
         spec = directory.read_spec()
         _connect_to_ray()
+        signal.signal(signal.SIGTERM, _raise_stopped)  # after Ray, which sets a handler of its own
         with reporter:
             return run_pretraining(directory, spec, attempt, tracking_uri, reporter)
     except Stopped:
