@@ -7,6 +7,7 @@ restart is a start.
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -52,7 +53,13 @@ def run_pretraining(
         spec.record.experiment,
         directory.job_id,
         spec.name,
-        {"electra.kind": spec.kind, "electra.attempt": str(attempt), "electra.job_uri": directory.uri},
+        {
+            "electra.kind": spec.kind,
+            "electra.attempt": str(attempt),
+            "electra.job_uri": directory.uri,
+            "mlflow.source.name": "pipelines.main",
+            "mlflow.source.type": "JOB",
+        },
         # A server decides for itself; without one, files must not land in a working directory that Ray deletes.
         None if tracking_uri.startswith("http") else storage.join(directory.storage_uri, "mlflow"),
     )
@@ -146,8 +153,7 @@ def record(
         _record_final_figures(run, spec.training.num_train_steps, evaluated)
         _draw_report(run, folder / "report", evaluated.figures)
         local = {network: _download(uri, folder / network) for network, uri in evaluated.exports.items()}
-        card = (local["discriminator"] / "README.md").read_text(encoding="utf-8")
-        (folder / "report" / "model_card.md").write_text(card, encoding="utf-8")
+        shutil.copy(local["discriminator"] / "README.md", folder / "report" / "model_card.md")
         (folder / "report" / "example.txt").write_text(plain_example(evaluated.example) + "\n", encoding="utf-8")
         storage.upload_tree(folder / "report", directory.path("report"))
         tracking.log_artifacts(run, folder / "report", "report")
@@ -163,6 +169,7 @@ def record(
                 task=PIPELINE_TASKS[network],
                 pip_requirements=requirements,
                 tags={tracking.JOB_TAG: directory.job_id, "electra.network": network},
+                description=_card_text(local[network]),
             )
             models.append(
                 ModelVersion.model_validate(
@@ -175,7 +182,8 @@ def record(
                     }
                 )
             )
-    tracking.end_run(run, "FINISHED")
+        # MLflow's own name for the description that its run page shows.
+        tracking.end_run(run, "FINISHED", {"mlflow.note.content": _card_text(local["discriminator"])})
     return tuple(models)
 
 
@@ -185,6 +193,11 @@ def _download(uri: str, folder: Path) -> Path:
     for file in storage.expand(uri):
         (folder / file.uri.rpartition("/")[2]).write_bytes(storage.read_bytes(file.uri))
     return folder
+
+
+def _card_text(folder: Path) -> str:
+    """The model card without its front matter."""
+    return (folder / "README.md").read_text(encoding="utf-8").partition("---\n\n")[2]
 
 
 def _record_final_figures(run: RunIdentity, step: int, evaluated: Evaluated) -> None:

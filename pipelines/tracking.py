@@ -246,6 +246,7 @@ def register_model(
     task: str,
     pip_requirements: Sequence[str],
     tags: Mapping[str, str],
+    description: str,
 ) -> str:
     """Log a folder in the Transformers layout through the `transformers` flavour, register it and move the alias.
 
@@ -261,6 +262,7 @@ def register_model(
         task: Transformers' pipeline that serves it.
         pip_requirements: pinned packages; MLflow would spend seconds inferring them.
         tags: of the version.
+        description: of the version, Markdown.
 
     Returns:
         The version.
@@ -275,6 +277,7 @@ def register_model(
         version = str(max(int(version.version) for version in versions))
     else:
         version = _log_and_register(identity, folder, artifact_name, model_name, architecture, task, pip_requirements)
+    client.update_model_version(model_name, version, description)
     for key, value in tags.items():
         client.set_model_version_tag(model_name, version, key, value)
     client.set_registered_model_alias(model_name, alias, version)

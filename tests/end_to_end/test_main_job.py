@@ -47,7 +47,9 @@ def test_the_run_is_on_record(stack: LocalStack, main_job: MainJob):
     reports = {file.path for file in client.list_artifacts(run.info.run_id, "report")}
     assert {"report/losses.png", "report/learning_rate.png", "report/model_card.md"} <= reports
     for model in main_job.detail.result.models:
-        assert client.get_model_version(model.name, model.version).run_id == run.info.run_id
+        version = client.get_model_version(model.name, model.version)
+        assert version.run_id == run.info.run_id
+        assert "Held-out figures" in version.description
         assert client.get_model_version_by_alias(model.name, "newest") is not None
 
 
