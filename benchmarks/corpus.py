@@ -16,6 +16,7 @@ import io
 import itertools
 import json
 import os
+import platform
 import secrets
 import shutil
 import tempfile
@@ -28,15 +29,15 @@ _SCRATCH = Path(tempfile.mkdtemp(prefix="electra-bench-"))
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_SCRATCH / "token"))
 os.environ.update(RAYON_NUM_THREADS=str(THREADS))
 
-import numpy as np  # noqa: E402
-import ray  # noqa: E402
-import zstandard  # noqa: E402
+import numpy as np
+import ray
+import zstandard
 
-from pipelines.corpus import python_docs  # noqa: E402
-from pipelines.corpus.prepare import prepare_corpus  # noqa: E402
-from pipelines.corpus.ray_data import map_in_order  # noqa: E402
-from pipelines.specs.corpus import CorpusSpec, JsonlSource, WordPieceSpec  # noqa: E402
-from pipelines.tokenizer import load_tokenizer  # noqa: E402
+from pipelines.corpus import python_docs
+from pipelines.corpus.prepare import prepare_corpus
+from pipelines.corpus.ray_data import map_in_order
+from pipelines.specs.corpus import CorpusSpec, JsonlSource, WordPieceSpec
+from pipelines.tokenizer import load_tokenizer
 
 
 def lines_of(path: Path):
@@ -115,7 +116,11 @@ def main() -> None:
     for name, value in figures.items():
         print(f"{name:45} {value:>14,.2f}")
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        machine = (
+            f"{os.cpu_count()} CPUs, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
+        )
+        document = {"figures": figures, "machine": machine, "date": time.strftime("%Y-%m-%d", time.gmtime())}
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def measure(paths: list[Path], vocab_size: int) -> dict[str, float]:

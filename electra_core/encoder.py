@@ -3,8 +3,6 @@
 B rows, L positions, E embedding_size, H hidden_size, A heads, D width of a head.
 """
 
-# ruff: noqa: N803, N806 - the capitals at the end of a name are its shape.
-
 from __future__ import annotations
 
 from functools import partial

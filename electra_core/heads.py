@@ -3,8 +3,6 @@
 B rows, L positions, M positions gathered from all rows, H hidden_size, E embedding_size, V padded_vocab_size.
 """
 
-# ruff: noqa: N803, N806 - the capitals at the end of a name are its shape.
-
 from __future__ import annotations
 
 import torch

@@ -24,7 +24,7 @@ def use_onednn_for_float32_products() -> bool:
     """Send float32 products on the CPU through oneDNN instead of MKL; whether that was possible without loss.
 
     On AMD processors MKL keeps to AVX2, and oneDNN's AVX-512 products are twice as fast (230 against 105 GFLOP/s on one
-    core of a Zen 5). torch takes that way only if told that bf16 would do; without AMX oneDNN computes in float32 all
+    core of an EPYC). torch takes that way only if told that bf16 would do; without AMX oneDNN computes in float32 all
     the same. That is tested here on one product, and undone where it does not hold. The choice depends on the
     processor alone, never on a timing, so that a resumed run makes the same one.
     """

@@ -3,8 +3,6 @@
 M positions, V padded vocabulary, a multiple of the block width.
 """
 
-# ruff: noqa: N803, N806 - the capitals at the end of a name are its shape.
-
 from __future__ import annotations
 
 import torch

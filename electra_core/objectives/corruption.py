@@ -3,8 +3,6 @@
 B rows, L positions, N masked positions per row, M = B · N, V padded_vocab_size.
 """
 
-# ruff: noqa: N803, N806 - the capitals at the end of a name are its shape.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

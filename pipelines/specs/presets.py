@@ -13,8 +13,8 @@ def electra_tiny() -> PretrainSpec:
     """Two layers, 128 wide: a model for demonstrations and tests, trained in minutes by two CPU workers.
 
     It leaves the paper where a tiny network and a tiny budget profit: wider initial weights, sinusoidal positions,
-    no dropout on text that is seen once, a short warm-up, and β₂ 0.98: without bias correction it keeps early
-    updates small enough for the discriminator to leave its entropy floor.
+    no dropout on text that is seen once, a short warm-up, and β₂ 0.98. Chosen on the
+    documentation of Python packages alone, one seed each; on Wikipedia its discriminator learns far less (AUC 0.59).
     """
     return PretrainSpec(
         kind="pretrain",
