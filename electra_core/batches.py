@@ -5,7 +5,8 @@ Shapes: B rows, L positions, N masked positions (a fixed number per row, so that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,10 +89,10 @@ class MaskedBatch:
             )
         size = num_rows // num_micro_batches
 
-        def part(value: object, start: int) -> object:
-            return value[start : start + size] if isinstance(value, Tensor) else value
-
+        tensors: dict[str, Any] = {
+            f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)
+        }
         return tuple(
-            MaskedBatch(**{f.name: part(getattr(self, f.name), start) for f in fields(self)})  # type: ignore[arg-type]
+            replace(self, **{name: value[start : start + size] for name, value in tensors.items()})
             for start in range(0, num_rows, size)
         )

@@ -75,7 +75,7 @@ def train_wordpiece(texts: Callable[[], Iterable[str]], spec: WordPieceSpec) -> 
         show_progress=False,
     )
     # The trainer runs on a tokenizer of its own: it would make special tokens of the alphabet.
-    scratch = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106
+    scratch = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - a token of text
     scratch.normalizer, scratch.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
     scratch.train_from_iterator(texts(), trainer)
@@ -88,7 +88,7 @@ def bert_tokenizer(vocabulary: dict[str, int], lowercase: bool, strip_accents: b
     Raises:
         CorpusError: the vocabulary lacks a special token.
     """
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))  # noqa: S106
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))  # noqa: S106 - a token of text
     tokenizer.normalizer = _bert_normalizer(lowercase, strip_accents)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")

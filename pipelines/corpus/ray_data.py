@@ -103,7 +103,7 @@ def _pump(dataset: Any, results: queue.Queue[Any], stopped: threading.Event) -> 
     try:
         for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
             for value in table["result"]:
-                _put(results, pickle.loads(value.as_buffer()), stopped)  # noqa: S301
+                _put(results, pickle.loads(value.as_buffer()), stopped)  # noqa: S301 - as above
                 if stopped.is_set():
                     return
     except BaseException as error:  # noqa: BLE001 - carried to the thread that waits for it

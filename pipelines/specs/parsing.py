@@ -144,7 +144,7 @@ def _override_document(override: str) -> dict[str, Any]:
         rule = "an override must look like section.field=value"
         raise SpecError([FieldProblem((), rule, _shown(override))])
     try:
-        value = yaml.load(text, Loader=_SpecLoader)  # noqa: S506
+        value = yaml.load(text, Loader=_SpecLoader)  # noqa: S506 - as above
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SpecError([FieldProblem(tuple(keys), "the value must be YAML", _shown(text))]) from error
     for key in reversed(keys):
