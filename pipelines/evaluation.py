@@ -17,18 +17,18 @@ from electra_core.objectives.corruption import corrupt
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from pipelines import storage
-from pipelines.artifacts import PreparedCorpus
-from pipelines.checkpoint import list_checkpoints, read_state
 from pipelines.errors import CheckpointError
-from pipelines.evaluate import evaluate
 from pipelines.export import export_networks
-from pipelines.loader import ValidationRows
-from pipelines.report import model_card
+from pipelines.record.report import model_card
+from pipelines.rows.loader import ValidationRows
 from pipelines.specs.documents import ExampleToken
 from pipelines.specs.plan import plan_job
+from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.tokenizer import load_tokenizer
-from pipelines.train_loop import TrainingTask, build_networks
-from pipelines.workers import Worker, choose_cpu_kernels, limit_threads
+from pipelines.training.checkpoint import list_checkpoints, read_state
+from pipelines.training.evaluate import evaluate
+from pipelines.training.train_loop import TrainingTask, build_networks
+from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 
 EXAMPLE_CANDIDATES = 64
 """Held-out rows among which the shown one is chosen."""

@@ -15,7 +15,7 @@ from electra_core.conversion.to_transformers import (
 )
 from electra_core.pretraining import ElectraForPretraining
 from pipelines import storage
-from pipelines.artifacts import PreparedCorpus
+from pipelines.storage.artifacts import PreparedCorpus
 
 ARCHITECTURES = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
 """Transformers' class for each network."""

@@ -24,7 +24,7 @@ import ray
 import ray.exceptions
 import ray.train
 
-from pipelines import storage, tracking
+from pipelines import storage
 from pipelines.errors import (
     CheckpointError,
     CorpusError,
@@ -37,6 +37,7 @@ from pipelines.errors import (
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.logs import configure_logging
 from pipelines.pretrain import run_pretraining
+from pipelines.record import tracking
 from pipelines.specs.documents import Failure, JobResult, Stage
 from pipelines.specs.parsing import SpecError, load_spec
 

@@ -16,20 +16,21 @@ from pathlib import Path
 
 import ray
 
-from pipelines import storage, tracking
-from pipelines.artifacts import PreparedCorpus
+from pipelines import storage
 from pipelines.corpus.prepare import prepare_corpus
 from pipelines.errors import RecordError, ResourceError
 from pipelines.evaluation import Evaluated, describe_corpus, evaluate_and_export
 from pipelines.export import ARCHITECTURES
-from pipelines.fitting import WorkerTask, fit
 from pipelines.job import JobDirectory, ProgressReporter
-from pipelines.report import plain_example, plot_learning_rate, plot_losses
+from pipelines.record import tracking
+from pipelines.record.report import plain_example, plot_learning_rate, plot_losses
+from pipelines.record.tracking import RunIdentity
 from pipelines.specs.documents import JobResult, ModelVersion
 from pipelines.specs.plan import JobPlan, plan_job
 from pipelines.specs.pretrain import ComputeSpec, PretrainSpec
-from pipelines.tracking import RunIdentity
-from pipelines.train_loop import TrainingTask
+from pipelines.storage.artifacts import PreparedCorpus
+from pipelines.training.fitting import WorkerTask, fit
+from pipelines.training.train_loop import TrainingTask
 
 log = logging.getLogger(__name__)
 

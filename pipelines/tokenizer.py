@@ -11,9 +11,9 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from pipelines import storage
-from pipelines.artifacts import SpecialTokenIds
 from pipelines.errors import CorpusError
 from pipelines.specs.corpus import PretrainedTokenizerSpec, WordPieceSpec
+from pipelines.storage.artifacts import SpecialTokenIds
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TOKENIZER_FILE = "tokenizer.json"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pipelines import storage
-from pipelines.artifacts import MANIFEST_FILE, PreparedCorpus, digest_of
 from pipelines.corpus import texts as texts_stage
 from pipelines.corpus import tokens as tokens_stage
 from pipelines.corpus import vocabulary as tokenizer_stage
@@ -14,8 +13,9 @@ from pipelines.corpus.progress import Progress, Report
 from pipelines.corpus.sources import require_files, take_inventory
 from pipelines.corpus.texts import Texts
 from pipelines.errors import CorpusError
-from pipelines.lease import lease
 from pipelines.specs.corpus import CorpusSpec, TokenizerSpec
+from pipelines.storage.artifacts import MANIFEST_FILE, PreparedCorpus, digest_of
+from pipelines.storage.lease import lease
 
 
 def prepare_corpus(

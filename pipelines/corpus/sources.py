@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines import storage
-from pipelines.artifacts import digest_of
 from pipelines.corpus import decompression, python_docs
 from pipelines.errors import CorpusError
 from pipelines.specs.corpus import CorpusSpec, JsonlSource, ParquetSource, PythonDocsSource, Source, TextSource
 from pipelines.storage import FoundFile
+from pipelines.storage.artifacts import digest_of
 
 RANGE_BYTES = 32 << 20
 """Plain files larger than twice this are read in ranges of so many bytes, in parallel. Part of the format."""

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines import storage
-from pipelines.artifacts import MANIFEST_FILE
 from pipelines.corpus.cleaning import HASH_BYTES, clean, document_hash, verdict
 from pipelines.corpus.progress import Progress
 from pipelines.corpus.ray_data import map_in_order
 from pipelines.corpus.readers import BadRecord, Position, read_records
 from pipelines.corpus.sources import Inventory, Piece, cut_into_pieces
 from pipelines.specs.corpus import CleaningSpec
+from pipelines.storage.artifacts import MANIFEST_FILE
 
 FORMAT_VERSION = 1
 PART_BYTES = 4 << 20

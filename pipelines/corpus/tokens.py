@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from pipelines import storage
-from pipelines.artifacts import MANIFEST_FILE, PreparedCorpus, Shard
 from pipelines.corpus.documents import PartWork, Split, part_work, read_part
 from pipelines.corpus.encoding import Encoder
 from pipelines.corpus.progress import Progress
 from pipelines.corpus.ray_data import map_in_order
 from pipelines.corpus.texts import Texts
 from pipelines.errors import CorpusError
+from pipelines.storage.artifacts import MANIFEST_FILE, PreparedCorpus, Shard
 from pipelines.tokenizer import load_tokenizer, special_ids, vocab_size
 
 FORMAT_VERSION = 1

@@ -9,7 +9,6 @@ from typing import Any
 import ray
 
 from pipelines import storage
-from pipelines.artifacts import MANIFEST_FILE
 from pipelines.corpus.cleaning import split_at_spaces
 from pipelines.corpus.documents import PartWork, Split, part_work, read_part
 from pipelines.corpus.progress import Progress
@@ -17,6 +16,7 @@ from pipelines.corpus.ray_data import CPUS_PER_TASK
 from pipelines.corpus.texts import Texts
 from pipelines.errors import PipelineError
 from pipelines.specs.corpus import PretrainedTokenizerSpec, TokenizerSpec, WordPieceSpec
+from pipelines.storage.artifacts import MANIFEST_FILE
 from pipelines.tokenizer import pretrained_file, read_pretrained, save_tokenizer, train_wordpiece
 
 FORMAT_VERSION = 1

@@ -14,11 +14,11 @@ import torch
 import yaml
 from main_job import NUM_STEPS, SPEC, MainJob, run_main_job, wait_for, wait_for_step
 
-from pipelines.artifacts import PreparedCorpus
-from pipelines.checkpoint import list_checkpoints, read_state
 from pipelines.specs.parsing import resolve_spec
+from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.tokenizer import load_tokenizer
-from pipelines.train_loop import build_networks
+from pipelines.training.checkpoint import list_checkpoints, read_state
+from pipelines.training.train_loop import build_networks
 from service.client import ElectraClient
 from service.local import LocalStack
 

@@ -17,13 +17,12 @@ import pytest
 import zstandard
 
 from pipelines import storage
-from pipelines.artifacts import PreparedCorpus
 from pipelines.corpus import texts as texts_stage
 from pipelines.corpus import tokens as tokens_stage
 from pipelines.corpus.prepare import prepare_corpus
 from pipelines.corpus.texts import Texts
 from pipelines.errors import CorpusError, JobCancelled, StorageError
-from pipelines.loader import TrainingRows, ValidationRows, read_unigram_counts
+from pipelines.rows.loader import TrainingRows, ValidationRows, read_unigram_counts
 from pipelines.specs.corpus import (
     CleaningSpec,
     CorpusSpec,
@@ -35,6 +34,7 @@ from pipelines.specs.corpus import (
     TokenizerSpec,
     WordPieceSpec,
 )
+from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.tokenizer import load_tokenizer
 
 pytestmark = [

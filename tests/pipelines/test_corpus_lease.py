@@ -10,7 +10,7 @@ import pytest
 
 from pipelines import storage
 from pipelines.errors import ResourceError
-from pipelines.lease import lease
+from pipelines.storage.lease import lease
 
 
 @pytest.fixture(params=["local", "s3"])

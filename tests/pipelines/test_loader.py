@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines import storage
-from pipelines.artifacts import PreparedCorpus, Shard, SpecialTokenIds
 from pipelines.errors import CorpusError, StorageError
-from pipelines.loader import TrainingRows, ValidationRows, read_unigram_counts
-from pipelines.permutation import mix, permute
+from pipelines.rows.loader import TrainingRows, ValidationRows, read_unigram_counts
+from pipelines.rows.permutation import mix, permute
+from pipelines.storage.artifacts import PreparedCorpus, Shard, SpecialTokenIds
 
 SPECIAL = SpecialTokenIds(0, 1, 2, 3, 4)
 LENGTH = 10

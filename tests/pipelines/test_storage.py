@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pipelines import storage
 from pipelines.errors import StorageError
-from pipelines.wildcards import matcher
+from pipelines.storage.wildcards import matcher
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from pipelines.artifacts import SpecialTokenIds
 from pipelines.errors import CorpusError, StorageError
 from pipelines.specs.corpus import PretrainedTokenizerSpec, WordPieceSpec
+from pipelines.storage.artifacts import SpecialTokenIds
 from pipelines.tokenizer import (
     SPECIAL_TOKENS,
     load_tokenizer,

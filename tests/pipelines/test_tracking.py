@@ -7,8 +7,8 @@ import math
 import mlflow
 import pytest
 
-from pipelines import tracking
-from pipelines.tracking import Run, flatten, last_recorded_step, metric_history, open_run
+from pipelines.record import tracking
+from pipelines.record.tracking import Run, flatten, last_recorded_step, metric_history, open_run
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ import pytest
 import torch
 from training_task import make_task
 
-from pipelines.checkpoint import list_checkpoints, read_state
 from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
-from pipelines.telemetry import SilentTelemetry
-from pipelines.train_loop import TrainingTask, train
-from pipelines.workers import Worker
+from pipelines.training.checkpoint import list_checkpoints, read_state
+from pipelines.training.telemetry import SilentTelemetry
+from pipelines.training.train_loop import TrainingTask, train
+from pipelines.training.workers import Worker
 
 
 class Notebook(SilentTelemetry):
@@ -109,7 +109,7 @@ def test_being_asked_to_stop_saves_a_checkpoint_first(tmp_path: Path):
 def test_a_loss_that_is_not_finite_stops_at_its_step_and_saves_nothing_after(tmp_path: Path, monkeypatch):
     """The update of step 6 ruins the weights, so step 7 is the first whose loss is not finite."""
     task = make_task(tmp_path, "training.log_interval_steps=10")
-    monkeypatch.setattr("pipelines.train_loop.learning_rate", lambda step, *_: math.inf if step == 6 else 1e-4)
+    monkeypatch.setattr("pipelines.training.train_loop.learning_rate", lambda step, *_: math.inf if step == 6 else 1e-4)
     with pytest.raises(NonFiniteLossError) as caught:
         train(task, Worker(), Notebook())
     assert caught.value.step == 7

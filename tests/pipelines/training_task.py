@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from pipelines import storage
-from pipelines.artifacts import PreparedCorpus, Shard, SpecialTokenIds
 from pipelines.specs.parsing import resolve_spec
-from pipelines.train_loop import TrainingTask
+from pipelines.storage.artifacts import PreparedCorpus, Shard, SpecialTokenIds
+from pipelines.training.train_loop import TrainingTask
 
 VOCAB_SIZE = 300
 

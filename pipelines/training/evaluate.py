@@ -16,11 +16,11 @@ from electra_core.objectives.corruption import corrupt
 from electra_core.objectives.sums import ObjectiveSums
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
-from pipelines.loader import ValidationRows, read_unigram_counts
-from pipelines.workers import Worker
+from pipelines.rows.loader import ValidationRows, read_unigram_counts
+from pipelines.training.workers import Worker
 
 if TYPE_CHECKING:
-    from pipelines.train_loop import TrainingTask
+    from pipelines.training.train_loop import TrainingTask
 
 ROWS_PER_BATCH = 32
 

@@ -28,15 +28,15 @@ from electra_core.optimizer import ElectraAdam, clip_by_global_norm, parameter_g
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from electra_core.schedule import learning_rate
-from pipelines.artifacts import PreparedCorpus
-from pipelines.checkpoint import restore_checkpoint, save_checkpoint
 from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
-from pipelines.evaluate import evaluate
-from pipelines.loader import TrainingRows, ValidationRows
-from pipelines.rate import matrix_product_flops_per_second
+from pipelines.rows.loader import TrainingRows, ValidationRows
 from pipelines.specs.pretrain import PretrainSpec
-from pipelines.telemetry import Telemetry
-from pipelines.workers import Worker
+from pipelines.storage.artifacts import PreparedCorpus
+from pipelines.training.checkpoint import restore_checkpoint, save_checkpoint
+from pipelines.training.evaluate import evaluate
+from pipelines.training.rate import matrix_product_flops_per_second
+from pipelines.training.telemetry import Telemetry
+from pipelines.training.workers import Worker
 
 log = logging.getLogger(__name__)
 

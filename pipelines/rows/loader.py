@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines import storage
-from pipelines.artifacts import PreparedCorpus
 from pipelines.errors import CorpusError
-from pipelines.permutation import mix, permute
-from pipelines.token_stream import TokenStream
+from pipelines.rows.permutation import mix, permute
+from pipelines.rows.token_stream import TokenStream
+from pipelines.storage.artifacts import PreparedCorpus
 
 Int64s = npt.NDArray[np.int64]
 

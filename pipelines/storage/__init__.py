@@ -24,8 +24,8 @@ from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pipelines.errors import StorageError
-from pipelines.remote import HTTP_SCHEMES, RemoteInput, as_storage_error, http_filesystem, object_store, telling
-from pipelines.wildcards import has_wildcards, matcher, static_prefix
+from pipelines.storage.remote import HTTP_SCHEMES, RemoteInput, as_storage_error, http_filesystem, object_store, telling
+from pipelines.storage.wildcards import has_wildcards, matcher, static_prefix
 
 __all__ = [
     "FoundFile",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipelines.artifacts import PreparedCorpus
 from pipelines.specs.documents import ExampleToken
 from pipelines.specs.plan import JobPlan
 from pipelines.specs.pretrain import PretrainSpec
+from pipelines.storage.artifacts import PreparedCorpus
 
 Curve = Sequence[tuple[int, float]]
 """(step, value), by step."""

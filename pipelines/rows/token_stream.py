@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines import storage
-from pipelines.artifacts import PreparedCorpus, Shard
+from pipelines.storage.artifacts import PreparedCorpus, Shard
 
 log = logging.getLogger(__name__)
 

@@ -12,15 +12,15 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipelines import storage
-from pipelines.checkpoint import list_checkpoints
 from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError, PipelineError
 from pipelines.job import JobDirectory, ProgressReporter
-from pipelines.loader import TrainingRows, ValidationRows
 from pipelines.logs import configure_logging
-from pipelines.telemetry import RecordedTelemetry, SilentTelemetry, Telemetry
-from pipelines.tracking import Run, RunIdentity, last_recorded_step
-from pipelines.train_loop import TrainingTask, train
-from pipelines.workers import Worker, choose_cpu_kernels, limit_threads
+from pipelines.record.tracking import Run, RunIdentity, last_recorded_step
+from pipelines.rows.loader import TrainingRows, ValidationRows
+from pipelines.training.checkpoint import list_checkpoints
+from pipelines.training.telemetry import RecordedTelemetry, SilentTelemetry, Telemetry
+from pipelines.training.train_loop import TrainingTask, train
+from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from pipelines.job import ProgressReporter
+from pipelines.record.tracking import Run
 from pipelines.specs.pretrain import PretrainSpec
-from pipelines.tracking import Run
-from pipelines.workers import Worker
+from pipelines.training.workers import Worker
 
 log = logging.getLogger(__name__)
 
