@@ -167,9 +167,11 @@ class ObjectiveConfig(FrozenModel):
 
 
 class OptimizerConfig(FrozenModel):
-    """Adam without bias correction, decoupled weight decay, one clip over both networks (G's `optimization.py`)."""
+    """How weights change: decoupled weight decay and one clip over both networks under every name."""
 
-    name: Literal["electra_adam"] = "electra_adam"
+    name: Literal["electra_adam", "adamw", "muon"] = "electra_adam"
+    """`electra_adam` is Adam without bias correction (G's `optimization.py`), `adamw` has it (arXiv:1711.05101), `muon`
+    orthogonalises the momentum of matrices inside the networks and gives the rest to `adamw` (arXiv:2502.16982)."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 5e-4
     """Peak of the schedule."""
     schedule: Literal["linear"] = "linear"
@@ -183,3 +185,18 @@ class OptimizerConfig(FrozenModel):
     """Decoupled; not applied to LayerNorm and biases. Embeddings are decayed."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """The gradient of both networks together is scaled down to this norm."""
+    muon_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    """Share of Muon's momentum, Nesterov's, that is kept per step."""
+    muon_ns_steps: Annotated[int, Field(ge=1, le=20)] = 5
+    """Newton–Schulz iterations that make a matrix of momentum orthogonal."""
+    muon_learning_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Peak rate of the matrices Muon takes; `learning_rate` when absent, which fits since updates are as large as
+    AdamW's. The schedule is the same."""
+
+    @model_validator(mode="after")
+    def _muon_fields_are_muons(self) -> Self:
+        if self.name != "muon" and self.muon_learning_rate is not None:
+            raise ValueError(
+                f"muon_learning_rate must be absent unless name is muon, got {self.muon_learning_rate} and {self.name}"
+            )
+        return self

@@ -24,7 +24,7 @@ from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
 from electra_core.metrics import figures
 from electra_core.objectives import ObjectiveSums
-from electra_core.optimizer import ElectraAdam, clip_by_global_norm, parameter_groups
+from electra_core.optimizer import clip_by_global_norm, make_optimizer, set_learning_rate
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from electra_core.schedule import learning_rate
@@ -70,17 +70,6 @@ def build_networks(spec: PretrainSpec, vocab_size: int) -> ElectraForPretraining
     return ElectraForPretraining(spec.model, vocab_size, spec.objective, rng)
 
 
-def build_optimizer(spec: PretrainSpec, networks: nn.Module) -> ElectraAdam:
-    """The optimizer of the spec; its learning rate is set at every step."""
-    config = spec.optimizer
-    return ElectraAdam(
-        parameter_groups(networks, config.weight_decay),
-        lr=config.learning_rate,
-        betas=(config.beta1, config.beta2),
-        eps=config.epsilon,
-    )
-
-
 class Batches:
     """This worker's rows of any step, masked, on its device."""
 
@@ -123,7 +112,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     spec, training = task.spec, task.spec.training
 
     networks = build_networks(spec, task.corpus.vocab_size).to(worker.device)
-    optimizer = build_optimizer(spec, networks)
+    optimizer = make_optimizer(networks, spec.optimizer)
     step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity)
     _check_same_start(worker, step)
     model = worker.parallelise(networks)
@@ -159,8 +148,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
             window.add(sums)
         grad_norm = clip_by_global_norm(parameters, spec.optimizer.max_grad_norm)
         rate = learning_rate(step, spec.optimizer, training.num_train_steps)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
+        set_learning_rate(optimizer, rate)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         window.watch(step, loss, grad_norm)
