@@ -82,9 +82,11 @@ def test_accumulation_changes_no_loss(tmp_path: Path):
 
 
 def test_two_workers_see_the_batches_and_losses_of_one(tmp_path: Path):
+    """Over the end of a stage too."""
+    stage = "training.curriculum=[{until_step: 12, sequence_length: 16, global_batch_size: 8}]"
     one = Notebook()
-    train(make_task(tmp_path, name="one"), Worker(), one)
-    two = train_in_processes(tmp_path, num_workers=2, name="two")
+    train(make_task(tmp_path, stage, name="one"), Worker(), one)
+    two = train_in_processes(tmp_path, 2, "two", stage)
     for step, losses in one.losses.items():
         assert two[step] == pytest.approx(losses, rel=1e-5)
 
