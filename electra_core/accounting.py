@@ -120,7 +120,7 @@ def training_memory_bytes(
 ) -> MemoryBytes:
     """Memory of one float32 worker that computes `rows` rows at a time; workers each hold all of it.
 
-    Weights, gradients: 4 bytes a parameter; Adam's two moments: 8. Activations, kept for the backward pass, in floats:
+    Weights, gradients: 4 bytes a parameter; Adam's two moments: 8 (Muon keeps one for its matrices). Activations, kept for the backward pass, in floats:
     per token and layer 9h + 2f (input, query-key-value, scaled query, context, two LayerNorm inputs, one LayerNorm
     output; feed-forward before and after GELU) and A · L attention probabilities; per masked position three rows as
     wide as the vocabulary (log-probabilities, sampling weights, gradient). Dropout adds a byte for each element it sees

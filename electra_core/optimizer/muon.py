@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -46,6 +46,24 @@ def orthogonalised(matrices: Tensor, num_steps: int) -> Tensor:
     return (x.mT if is_tall else x).to(matrices.dtype)
 
 
+class Peers(Protocol):
+    """The data-parallel workers that hold the same weights and gradients, seen from one of them."""
+
+    @property
+    def rank(self) -> int:
+        """Which of them this is, from 0."""
+        ...
+
+    @property
+    def world_size(self) -> int:
+        """How many they are."""
+        ...
+
+    def gather_equal(self, values: Tensor) -> Tensor:
+        """Tensors of one shape laid end to end along the first dimension, in rank order."""
+        ...
+
+
 class Muon(AdamW):
     """m ← μm + (1 − μ)g; p ← p − lr · (0.2 √max(R, C) · orthogonalised((1 − μ)g + μm) + weight_decay · p).
 
@@ -65,6 +83,7 @@ class Muon(AdamW):
         weight_decay: float = 0.0,
         momentum: float = 0.95,
         num_newton_schulz_steps: int = 5,
+        peers: Peers | None = None,
     ) -> None:
         """Take the groups of `parameter_groups`.
 
@@ -76,10 +95,12 @@ class Muon(AdamW):
             weight_decay: for groups that do not set their own.
             momentum: μ.
             num_newton_schulz_steps: iterations of `orthogonalised`.
+            peers: workers to share its work with; each does all of it where there are none.
         """
         super().__init__(params, lr, betas, eps, weight_decay)
         self._momentum = momentum
         self._num_steps = num_newton_schulz_steps
+        self._peers = peers
 
     def _update_all(self) -> None:
         for group in self.param_groups:
@@ -102,14 +123,28 @@ class Muon(AdamW):
         blocks = [
             update.unflatten(0, (group["num_blocks"], -1)) for update, (_, group) in zip(updates, pairs, strict=True)
         ]
-        for (parameter, group), block in zip(pairs, _orthogonalise_alike(blocks, self._num_steps), strict=True):
+        for (parameter, group), block in zip(pairs, _orthogonalise_alike(blocks, self._orthogonalise), strict=True):
             scale = UPDATE_RMS * math.sqrt(max(block.shape[-2:]))
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
             parameter.add_(block.flatten(0, 1), alpha=-group["lr"] * scale)
 
+    def _orthogonalise(self, matrices: Tensor) -> Tensor:
+        """`orthogonalised` for float[N, R, C], each worker doing an equal part.
 
-def _orthogonalise_alike(blocks: list[Tensor], num_steps: int) -> list[Tensor]:
-    """`orthogonalised` for float[n, R, C] tensors of many shapes: those of one R × C go in one batch.
+        It costs the same however few rows a worker has, so done in full by everyone it would eat up what more workers
+        gain.
+        """
+        if self._peers is None or self._peers.world_size == 1:
+            return orthogonalised(matrices, self._num_steps)
+        count = -(-len(matrices) // self._peers.world_size)
+        padded = matrices.new_zeros(count * self._peers.world_size, *matrices.shape[1:])
+        padded[: len(matrices)] = matrices
+        part = padded[self._peers.rank * count :][:count]
+        return self._peers.gather_equal(orthogonalised(part, self._num_steps))[: len(matrices)]
+
+
+def _orthogonalise_alike(blocks: list[Tensor], orthogonalise: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """`orthogonalise` for float[n, R, C] tensors of many shapes: those of one R × C go in one batch.
 
     A dozen layers would otherwise start hundreds of small products, and a GPU would wait for the host.
     """
@@ -118,7 +153,7 @@ def _orthogonalise_alike(blocks: list[Tensor], num_steps: int) -> list[Tensor]:
         by_shape.setdefault(block.shape[1:], []).append(index)
     results: list[Tensor] = [*blocks]
     for indices in by_shape.values():
-        together = orthogonalised(torch.cat([blocks[index] for index in indices]), num_steps)
+        together = orthogonalise(torch.cat([blocks[index] for index in indices]))
         for index, part in zip(indices, together.split([len(blocks[index]) for index in indices]), strict=True):
             results[index] = part
     return results

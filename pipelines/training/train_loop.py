@@ -126,7 +126,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     spec, training = task.spec, task.spec.training
 
     networks = build_networks(spec, task.corpus.vocab_size).to(worker.device)
-    optimizer = make_optimizer(networks, spec.optimizer)
+    optimizer = make_optimizer(networks, spec.optimizer, worker)
     step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity)
     _check_same_start(worker, step)
     model = worker.parallelise(networks)

@@ -1,5 +1,8 @@
 """Muon: orthogonal updates, blocks, and who gets them."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from tiny import networks
@@ -114,3 +117,36 @@ def test_batches_of_many_shapes_come_back_to_their_own():
             Muon([{**group, "params": [parameter]}], lr=0.1).step()
     for left, right in zip(together.parameters(), alone.parameters(), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
+
+
+class Peer:
+    """One of several workers, each in a thread of its own."""
+
+    def __init__(self, rank: int, parts: list[torch.Tensor | None], barrier: threading.Barrier) -> None:
+        self.rank, self.world_size, self._parts, self._barrier = rank, len(parts), parts, barrier
+
+    def gather_equal(self, values: torch.Tensor) -> torch.Tensor:
+        self._parts[self.rank] = values
+        self._barrier.wait()
+        gathered = torch.cat(self._parts)
+        self._barrier.wait()
+        return gathered
+
+
+def test_workers_share_the_work_and_come_to_the_same_update():
+    """Three workers, and batches of matrices that three does not divide."""
+    config = OptimizerConfig(name="muon", learning_rate=0.1)
+    nets = [networks() for _ in range(4)]
+    for net in nets:
+        for index, parameter in enumerate(net.parameters()):
+            parameter.grad = random(*parameter.shape, seed=index)
+    parts, barrier = [None] * 3, threading.Barrier(3, timeout=60)
+    optimizers = [make_optimizer(net, config, Peer(rank, parts, barrier)) for rank, net in enumerate(nets[:3])]
+    with ThreadPoolExecutor(3) as threads:
+        for result in [threads.submit(optimizer.step) for optimizer in optimizers]:
+            result.result()
+    make_optimizer(nets[3], config).step()
+    for first, second, third, alone in zip(*(net.parameters() for net in nets), strict=True):
+        assert torch.equal(first, second)
+        assert torch.equal(first, third)
+        torch.testing.assert_close(first, alone, rtol=1e-4, atol=1e-5)
