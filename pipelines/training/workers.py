@@ -56,6 +56,14 @@ class Worker:
         dist.all_gather(parts, padded)
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
+    def gather_equal(self, values: Tensor) -> Tensor:
+        """Tensors of one shape laid end to end over the workers, in rank order; nothing waits for the device."""
+        if self.world_size == 1:
+            return values
+        parts = [torch.empty_like(values) for _ in range(self.world_size)]
+        dist.all_gather(parts, values.contiguous())
+        return torch.cat(parts)
+
     def parallelise(self, networks: nn.Module) -> nn.Module:
         """Wrap in DistributedDataParallel where there are several workers."""
         if self.world_size == 1:
