@@ -111,7 +111,7 @@ def test_the_disentangled_discriminator_follows_the_generators_embeddings():
 def test_what_is_shared_changes_no_other_initial_weight():
     plain = networks().state_dict()
     for mode in ("none", "gdes"):
-        state = networks(**{"sharing": mode}).state_dict()
+        state = networks(sharing=mode).state_dict()
         assert all(torch.equal(state[name], value) for name, value in plain.items())
         assert {name.partition(".")[0] for name in state.keys() - plain.keys()} == {"discriminator_embeddings"}
 
