@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from electra_core.accounting import training_flops_per_token
 from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
+from electra_core.config import FrozenModel, MaskingConfig, ModelConfig
 from electra_core.masking import apply_mask
 from electra_core.metrics import figures
 from electra_core.objectives import ObjectiveSums
@@ -39,6 +41,19 @@ from pipelines.training.telemetry import Telemetry
 from pipelines.training.workers import Worker
 
 log = logging.getLogger(__name__)
+
+
+_LATER_FIELDS = {ModelConfig: ("sharing", "generator_num_hidden_layers"), MaskingConfig: ("whole_word",)}
+"""Fields that are younger than some checkpoints. At their defaults they decide nothing and are left out of the
+identity, so that a job begun before them goes on."""
+
+
+def _decisive(section: FrozenModel) -> dict[str, Any]:
+    values = section.model_dump(mode="json")
+    for name in _LATER_FIELDS.get(type(section), ()):
+        if values[name] == type(section).model_fields[name].default:
+            del values[name]
+    return values
 
 
 @dataclass(frozen=True)
@@ -60,7 +75,7 @@ class TrainingTask:
             mode="json", include={"num_train_steps", "global_batch_size", "sequence_length", "precision", "seed"}
         )
         sections = (spec.model, spec.objective, spec.masking, spec.optimizer)
-        decisive = [self.corpus.digest, weights, training, *(section.model_dump(mode="json") for section in sections)]
+        decisive = [self.corpus.digest, weights, training, *(_decisive(section) for section in sections)]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def is_continuation(self, worker: Worker) -> Tensor | None:

@@ -157,3 +157,11 @@ def test_whole_words_without_continuations_are_refused():
     batch = english(rows=1)
     with pytest.raises(ValueError, match="is_continuation must be given"):
         apply_mask(batch, MaskingConfig(whole_word=True), SPECIAL, draws(batch))
+
+
+def test_shapes_do_not_depend_on_values_and_nothing_comes_from_another_device():
+    """On the device `meta` there are no values: what reads one, or mixes devices, fails."""
+    batch = english(rows=3)
+    there = TokenBatch(*(t.to("meta") for t in (batch.input_ids, batch.attention_mask, batch.rows)))
+    masked = apply_mask(there, MaskingConfig(whole_word=True), SPECIAL, draws(there), IS_CONTINUATION.to("meta"))
+    assert (masked.masked_positions.shape, masked.masked_positions.device.type) == ((3, 9), "meta")

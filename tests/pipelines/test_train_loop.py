@@ -157,6 +157,11 @@ def test_a_checkpoint_of_another_spec_is_refused(tmp_path: Path):
         train(other, Worker(), Notebook())
 
 
+def test_whatever_is_shared_or_masked_otherwise_is_another_job(tmp_path: Path):
+    changes = ["model.sharing=none", "model.generator_num_hidden_layers=1", "masking.whole_word=true"]
+    assert len({make_task(tmp_path, *change).identity for change in ([], *([c] for c in changes))}) == 4
+
+
 def test_held_out_figures_do_not_depend_on_when_they_are_made(tmp_path: Path):
     notebook = Notebook()
     train(make_task(tmp_path, "evaluation.interval_steps=6"), Worker(), notebook)
