@@ -23,7 +23,9 @@ class ParameterCounts:
     """Numbers of trainable parameters."""
 
     embeddings: int
-    """Shared: word (with the rows that pad the vocabulary), position, token type, LayerNorm."""
+    """The generator's, or those of both: word (with the rows that pad the vocabulary), position, type, LayerNorm."""
+    discriminator_embeddings: int
+    """The discriminator's own, or its difference from the generator's; 0 where embeddings are shared."""
     generator: int
     """Encoder without embeddings."""
     discriminator: int
@@ -33,12 +35,15 @@ class ParameterCounts:
     discriminator_head: int
     discriminator_exported: int
     """What finetuning starts from: embeddings without padding rows, and the discriminator without its head."""
+    counted_twice: int
+    """The encoder, where both networks are one."""
 
     @property
     def total(self) -> int:
         """Everything pretraining trains."""
-        networks = self.embeddings + self.generator + self.discriminator
-        return networks + self.generator_head + self.discriminator_head
+        embeddings = self.embeddings + self.discriminator_embeddings
+        networks = self.generator + self.discriminator - self.counted_twice
+        return embeddings + networks + self.generator_head + self.discriminator_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +83,17 @@ def parameter_counts(model: ModelConfig, vocab_size: int) -> ParameterCounts:
     generator, discriminator = model.generator(vocab_size), model.discriminator(vocab_size)
     embedding, hidden = model.embedding_size, model.hidden_size
     tables = discriminator.max_position_embeddings + discriminator.type_vocab_size + 2  # 2: LayerNorm
+    embeddings = (discriminator.padded_vocab_size + tables) * embedding
     encoder = _encoder_parameters(discriminator)
     return ParameterCounts(
-        embeddings=(discriminator.padded_vocab_size + tables) * embedding,
+        embeddings=embeddings,
+        discriminator_embeddings=embeddings if model.sharing in ("none", "gdes") else 0,
         generator=_encoder_parameters(generator),
         discriminator=encoder,
         generator_head=_linear(generator.hidden_size, embedding) + 2 * embedding + generator.padded_vocab_size,
         discriminator_head=_linear(hidden, hidden) + _linear(hidden, 1),
         discriminator_exported=(vocab_size + tables) * embedding + encoder,
+        counted_twice=encoder if model.sharing == "all" else 0,
     )
 
 

@@ -11,6 +11,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+Sharing = Literal["none", "embeddings", "all", "gdes"]
+"""What generator and discriminator have in common; see `ModelConfig.sharing`."""
+
 VOCAB_PADDING_MULTIPLE = 64
 """Embedding rows are padded to a multiple of this: matrix units want it, and the extra logits are masked."""
 
@@ -63,12 +66,14 @@ class EncoderConfig(FrozenModel):
 
 
 class ModelConfig(FrozenModel):
-    """Both networks. The discriminator has the sizes given here; the generator is a narrower copy of equal depth."""
+    """Both networks. The discriminator has the sizes given here; the generator is a narrower copy, of equal depth
+    unless `generator_num_hidden_layers` says otherwise.
+    """
 
     num_hidden_layers: Annotated[int, Field(ge=1, le=128)] = 12
     hidden_size: Annotated[int, Field(ge=8, le=16384)] = 256
     embedding_size: Annotated[int, Field(ge=8, le=16384)] = 128
-    """Width of the embeddings both networks share."""
+    """Width of the embeddings of both networks, shared or not."""
     num_attention_heads: Annotated[int, Field(ge=1, le=256)] = 4
     intermediate_size: Annotated[int, Field(ge=8, le=65536)] = 1024
     """Width of the feed-forward layer."""
@@ -77,6 +82,14 @@ class ModelConfig(FrozenModel):
     generator_size_ratio: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Generator's width, feed-forward width and heads as a share of the discriminator's; depth stays. 1/4 to 1/2
     is best (paper, section 3.2). G calls this ratio `generator_hidden_size`."""
+    generator_num_hidden_layers: Annotated[int, Field(ge=1, le=128)] | None = None
+    """Layers of the generator; as many as the discriminator's when absent. DeBERTaV3 (arXiv:2111.09543) has half the
+    depth at full width: half of `num_hidden_layers` here and `generator_size_ratio: 1`."""
+    sharing: Sharing = "embeddings"
+    """What the networks have in common. `embeddings`: token, position and type embeddings and their LayerNorm, as in
+    G. `none`: nothing. `all`: the whole encoder, heads apart; the networks must be of one size. `gdes`: the
+    discriminator's embeddings are the generator's, without gradient, plus a difference of its own that starts at 0
+    (gradient-disentangled sharing, DeBERTaV3). Paper, section 3.2: nothing 83.6, token embeddings 84.3, all 84.4."""
     hidden_dropout_prob: Annotated[float, Field(ge=0, lt=1)] = 0.1
     attention_probs_dropout_prob: Annotated[float, Field(ge=0, lt=1)] = 0.1
     layer_norm_eps: Annotated[float, Field(gt=0, le=1e-3)] = 1e-12
@@ -102,6 +115,17 @@ class ModelConfig(FrozenModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _all_weights_fit(self) -> Self:
+        depth = self.generator_depth
+        if self.sharing == "all" and (self.generator_size_ratio != 1 or depth != self.num_hidden_layers):
+            raise ValueError(
+                "sharing: all makes one encoder of both networks, so generator_size_ratio must be 1 and "
+                "generator_num_hidden_layers absent or equal to num_hidden_layers, "
+                f"got {self.generator_size_ratio}, and {depth} of {self.num_hidden_layers} layers"
+            )
+        return self
+
     @property
     def generator_hidden_size(self) -> int:
         """Width of the generator."""
@@ -109,28 +133,38 @@ class ModelConfig(FrozenModel):
 
     @property
     def generator_num_attention_heads(self) -> int:
-        """Heads of the generator: one per 64 of its width, as in G, but at least one."""
-        return max(1, self.generator_hidden_size // 64)
+        """Heads of the generator: one per 64 of its width, as in G, but at least one; with `sharing: all` the
+        discriminator's, since it is the same encoder.
+        """
+        return self.num_attention_heads if self.sharing == "all" else max(1, self.generator_hidden_size // 64)
+
+    @property
+    def generator_depth(self) -> int:
+        """Layers of the generator."""
+        return self.generator_num_hidden_layers or self.num_hidden_layers
 
     def discriminator(self, vocab_size: int) -> EncoderConfig:
         """The discriminator's encoder for a tokenizer of `vocab_size` ids."""
-        return self._encoder(vocab_size, self.hidden_size, self.num_attention_heads, self.intermediate_size)
+        return self._encoder(
+            vocab_size, self.num_hidden_layers, self.hidden_size, self.num_attention_heads, self.intermediate_size
+        )
 
     def generator(self, vocab_size: int) -> EncoderConfig:
         """The generator's encoder for a tokenizer of `vocab_size` ids."""
         return self._encoder(
             vocab_size,
+            self.generator_depth,
             self.generator_hidden_size,
             self.generator_num_attention_heads,
             max(1, round(self.intermediate_size * self.generator_size_ratio)),
         )
 
-    def _encoder(self, vocab_size: int, hidden: int, heads: int, intermediate: int) -> EncoderConfig:
+    def _encoder(self, vocab_size: int, depth: int, hidden: int, heads: int, intermediate: int) -> EncoderConfig:
         return EncoderConfig(
             vocab_size=vocab_size,
             hidden_size=hidden,
             embedding_size=self.embedding_size,
-            num_hidden_layers=self.num_hidden_layers,
+            num_hidden_layers=depth,
             num_attention_heads=heads,
             intermediate_size=intermediate,
             max_position_embeddings=self.max_position_embeddings,
@@ -151,8 +185,15 @@ class MaskingConfig(FrozenModel):
     mask_token_fraction: Annotated[float, Field(ge=0, le=1)] = 0.85
     """Share of masked positions that show [MASK] to the generator; the rest show the original (G: inline 0.85)."""
 
+    whole_word: bool = False
+    """Mask words whole: a token with the `##` continuations after it. Words are taken in random order, those that no
+    longer fit passed over, so a row's count comes near `mask_fraction` and never above it (BERT's procedure). A word
+    that a row's start cuts counts from there. Needs a vocabulary with continuations."""
+
     def num_masked(self, num_real_tokens: int) -> int:
-        """Masked positions of a sequence of so many real tokens: at least one, rounded half to even, as in G."""
+        """Masked positions of a sequence of so many real tokens: at least one, rounded half to even, as in G.
+        With `whole_word`, the most there may be.
+        """
         return max(1, round(self.mask_fraction * num_real_tokens))
 
 

@@ -41,13 +41,31 @@ class Embeddings(nn.Module):
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor | None, draws: Draws | None, stream: int) -> Tensor:
         """Embed int64[B, L] to float[B, L, E]. `stream` differs between the networks, so their dropout does too."""
-        length = input_ids.shape[1]
-        words = F.embedding(input_ids, self.word)
-        if token_type_ids is None:
-            others = self.position[:length] + self.token_type[0]
-        else:
-            others = self.position[:length] + F.embedding(token_type_ids, self.token_type)
-        return _drop(self, self.layer_norm(words + others), self.dropout_prob, draws, stream)
+        summed = sum_of_embeddings(self.word, self.position, self.token_type, input_ids, token_type_ids)
+        return normalise_and_drop(self, self.layer_norm, summed, self.dropout_prob, draws, stream)
+
+
+def sum_of_embeddings(
+    word: Tensor, position: Tensor, token_type: Tensor, input_ids: Tensor, token_type_ids: Tensor | None
+) -> Tensor:
+    """Look up int64[B, L] in three tables and add: float[B, L, E], before any LayerNorm."""
+    length = input_ids.shape[1]
+    words = F.embedding(input_ids, word)
+    if token_type_ids is None:
+        return words + (position[:length] + token_type[0])
+    return words + (position[:length] + F.embedding(token_type_ids, token_type))
+
+
+def normalise_and_drop(
+    module: nn.Module,
+    layer_norm: nn.LayerNorm,
+    summed_BLE: Tensor,
+    probability: float,
+    draws: Draws | None,
+    stream: int,
+) -> Tensor:
+    """What embeddings end in: LayerNorm, then dropout while `module` trains."""
+    return _drop(module, layer_norm(summed_BLE), probability, draws, stream)
 
 
 class EncoderLayer(nn.Module):

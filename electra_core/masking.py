@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from electra_core.accounting import max_masked_positions
 from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
 from electra_core.config import MaskingConfig
 from electra_core.randomness import Draws
+from electra_core.whole_words import choose_whole_words
 
 __all__ = ["apply_mask", "max_masked_positions"]
 
 
-def apply_mask(batch: TokenBatch, masking: MaskingConfig, special: SpecialTokens, draws: Draws) -> MaskedBatch:
+def apply_mask(
+    batch: TokenBatch,
+    masking: MaskingConfig,
+    special: SpecialTokens,
+    draws: Draws,
+    is_continuation: Tensor | None = None,
+) -> MaskedBatch:
     """Choose positions to mask and put [MASK] at most of them.
 
     A row gets `max(1, min(N, round(mask_fraction · real tokens)))` positions, [CLS] and [SEP] counted as real but
     never chosen, nor [MASK] or padding. G draws *with* replacement, which counts a position drawn twice twice in the
     loss and averages its ids; here the N largest of one random number per position are taken, all different.
+    With `masking.whole_word` that many is the most a row gets: see `choose_whole_words`.
 
     Args:
         batch: B rows of L tokens.
         masking: the shares.
         special: ids of [PAD], [CLS], [SEP] and [MASK].
         draws: this step's random numbers; only its seed and step are used, the rows are the batch's.
+        is_continuation: bool[vocab_size], True at ids that go on with a word; needed for whole words.
+
+    Raises:
+        ValueError: whole words are asked for without `is_continuation`.
     """
+    if masking.whole_word and is_continuation is None:
+        raise ValueError("is_continuation must be given where masking.whole_word is true, got None")
     draws = draws.for_rows(batch.rows)
     input_ids = batch.input_ids
     length = input_ids.shape[1]
@@ -44,6 +59,10 @@ def apply_mask(batch: TokenBatch, masking: MaskingConfig, special: SpecialTokens
     # float64 and half to even: the same number as `MaskingConfig.num_masked` gives.
     wanted = (num_real.double() * masking.mask_fraction).round_().clamp_(1, room)
     wanted = torch.minimum(wanted, may_be_masked.sum(dim=1))
+    if masking.whole_word and is_continuation is not None:
+        chosen = choose_whole_words(may_be_masked, is_continuation[input_ids], scores, wanted.long())
+        wanted = chosen.sum(dim=1)
+        positions = torch.where(chosen, scores, never).topk(room, dim=1).indices
     is_masked = torch.arange(room, device=input_ids.device) < wanted[:, None]
 
     shows_mask = draws.uniform("masking.replacement", room) < masking.mask_token_fraction

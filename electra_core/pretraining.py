@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from electra_core.batches import MaskedBatch
 from electra_core.config import ModelConfig, ObjectiveConfig
+from electra_core.embeddings import EmbeddingTables, discriminators_own, share_parameters
 from electra_core.encoder import Embeddings, Encoder
 from electra_core.heads import MaskedLanguageModelHead, ReplacedTokenDetectionHead
 from electra_core.objectives import OBJECTIVES
@@ -18,7 +19,9 @@ from electra_core.randomness import Draws
 
 
 class ElectraForPretraining(nn.Module):
-    """Both networks over shared embeddings. `forward` is the objective, so DistributedDataParallel can wrap it."""
+    """Both networks, which share what `model.sharing` says. `forward` is the objective, so DistributedDataParallel can
+    wrap it. `embeddings` are the generator's, and the discriminator's where it has none of its own.
+    """
 
     def __init__(self, model: ModelConfig, vocab_size: int, objective: ObjectiveConfig, rng: torch.Generator) -> None:
         """Build on the CPU with the original's start.
@@ -39,10 +42,25 @@ class ElectraForPretraining(nn.Module):
         self.generator_head = MaskedLanguageModelHead(generator, rng)
         self.discriminator = Encoder(discriminator, rng, "discriminator")
         self.discriminator_head = ReplacedTokenDetectionHead(discriminator, rng)
+        # Drawn last: every other weight starts alike, whatever is shared.
+        self.discriminator_embeddings = discriminators_own(model.sharing, discriminator, rng)
+        if model.sharing == "all":
+            share_parameters(self.generator, self.discriminator)
 
     def forward(self, batch: MaskedBatch, draws: Draws) -> ObjectiveSums:
         """The objective's sums over one micro-batch."""
         return OBJECTIVES[self.objective_config.name](self, batch, draws, self.objective_config)
+
+    @property
+    def generator_tables(self) -> EmbeddingTables:
+        """The embeddings the generator reads."""
+        return EmbeddingTables.of(self.embeddings)
+
+    @property
+    def discriminator_tables(self) -> EmbeddingTables:
+        """The embeddings the discriminator reads; of `gdes` the sums, without gradient to the generator's part."""
+        own = self.discriminator_embeddings
+        return self.generator_tables if own is None else own.tables(self.embeddings)
 
     def generator_hidden(
         self,
@@ -59,7 +77,9 @@ class ElectraForPretraining(nn.Module):
             token_type_ids: int64[B, L]; None is all 0.
             draws: needed while training with dropout.
         """
-        return self._encode(self.generator, input_ids, attention_mask, token_type_ids, draws)
+        embedded = self.embeddings(input_ids, token_type_ids, draws, self.generator.embeddings_stream)
+        hidden: Tensor = self.generator(embedded, attention_mask, draws)
+        return hidden
 
     def masked_hidden(self, hidden_BLH: Tensor, positions: Tensor) -> Tensor:
         """Hidden states float[M, H] at int64[B, N] positions."""
@@ -93,7 +113,13 @@ class ElectraForPretraining(nn.Module):
         draws: Draws | None = None,
     ) -> Tensor:
         """The discriminator's last hidden states, float[B, L, H]. Arguments as for `generator_hidden`."""
-        return self._encode(self.discriminator, input_ids, attention_mask, token_type_ids, draws)
+        stream, own = self.discriminator.embeddings_stream, self.discriminator_embeddings
+        if own is None:
+            embedded = self.embeddings(input_ids, token_type_ids, draws, stream)
+        else:
+            embedded = own(self.embeddings, input_ids, token_type_ids, draws, stream)
+        hidden: Tensor = self.discriminator(embedded, attention_mask, draws)
+        return hidden
 
     def discriminator_logits(
         self,
@@ -106,15 +132,3 @@ class ElectraForPretraining(nn.Module):
         hidden_BLH = self.discriminator_hidden(input_ids, attention_mask, token_type_ids, draws)
         logits: Tensor = self.discriminator_head(hidden_BLH)
         return logits.float()
-
-    def _encode(
-        self,
-        encoder: Encoder,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        token_type_ids: Tensor | None,
-        draws: Draws | None,
-    ) -> Tensor:
-        embedded = self.embeddings(input_ids, token_type_ids, draws, encoder.embeddings_stream)
-        hidden: Tensor = encoder(embedded, attention_mask, draws)
-        return hidden

@@ -25,6 +25,7 @@ from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.record import tracking
 from pipelines.record.report import plain_example, plot_learning_rate, plot_losses
 from pipelines.record.tracking import RunIdentity
+from pipelines.specs.advice import spec_warnings
 from pipelines.specs.documents import JobResult, ModelVersion
 from pipelines.specs.plan import JobPlan, plan_job
 from pipelines.specs.pretrain import ComputeSpec, PretrainSpec
@@ -48,6 +49,8 @@ def run_pretraining(
     Raises:
         PipelineError: any stage's, written for the person who submitted the job.
     """
+    for warning in spec_warnings(spec):
+        log.warning("spec_warning", extra={"reason": warning})
     _check_resources(spec.compute)
     run = tracking.open_run(
         tracking_uri,

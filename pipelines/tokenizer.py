@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from pipelines import storage
@@ -46,6 +47,19 @@ def special_ids(tokenizer: Tokenizer) -> SpecialTokenIds:
 def vocab_size(tokenizer: Tokenizer) -> int:
     """One more than the largest id, so that every id has a row in an embedding."""
     return max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+
+
+def is_continuation(tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
+    """bool[vocab_size]; True at ids whose token goes on with the word before it, as `##ing` does.
+
+    All False where the model has no prefix for such tokens: in a byte-level vocabulary `##` is a heading, no prefix.
+    """
+    flags = np.zeros(vocab_size(tokenizer), np.bool_)
+    prefix: str | None = getattr(tokenizer.model, "continuing_subword_prefix", None)
+    if prefix:
+        for token, token_id in tokenizer.get_vocab(with_added_tokens=False).items():
+            flags[token_id] = token.startswith(prefix)
+    return flags
 
 
 def train_wordpiece(texts: Callable[[], Iterable[str]], spec: WordPieceSpec) -> Tokenizer:

@@ -1,6 +1,7 @@
 """Our networks as state dicts and configs of Hugging Face Transformers' Electra classes.
 
-Exports carry `vocab_size` rows: the rows that pad the vocabulary stay behind.
+Exports carry `vocab_size` rows: the rows that pad the vocabulary stay behind. Each network is whole, whatever it
+shares while pretraining: with `sharing: gdes` the discriminator's embeddings are the sums it reads.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 
 from electra_core.batches import SpecialTokens
 from electra_core.config import EncoderConfig
-from electra_core.encoder import Embeddings, Encoder, EncoderLayer
+from electra_core.embeddings import EmbeddingTables
+from electra_core.encoder import Encoder, EncoderLayer
 from electra_core.pretraining import ElectraForPretraining
 
 
@@ -20,7 +22,7 @@ def discriminator_state_dict(networks: ElectraForPretraining) -> dict[str, Tenso
     """The discriminator for `ElectraForPreTraining`; its backbone loads into every other Electra class too."""
     head = networks.discriminator_head
     return {
-        **_backbone(networks.embeddings, networks.discriminator),
+        **_backbone(networks.discriminator_tables, networks.discriminator),
         **_prefixed("discriminator_predictions.dense", head.dense),
         **_prefixed("discriminator_predictions.dense_prediction", head.prediction),
     }
@@ -33,7 +35,7 @@ def generator_state_dict(networks: ElectraForPretraining) -> dict[str, Tensor]:
     """
     head = networks.generator_head
     return {
-        **_backbone(networks.embeddings, networks.generator),
+        **_backbone(networks.generator_tables, networks.generator),
         **_prefixed("generator_predictions.dense", head.dense),
         **_prefixed("generator_predictions.LayerNorm", head.layer_norm),
         "generator_lm_head.bias": _exported(head.bias[: networks.vocab_size]),
@@ -70,7 +72,7 @@ def transformers_config(encoder: EncoderConfig, special: SpecialTokens, architec
     }
 
 
-def _backbone(embeddings: Embeddings, encoder: Encoder) -> dict[str, Tensor]:
+def _backbone(embeddings: EmbeddingTables, encoder: Encoder) -> dict[str, Tensor]:
     state = {
         "electra.embeddings.word_embeddings.weight": _exported(embeddings.word[: encoder.config.vocab_size]),
         "electra.embeddings.position_embeddings.weight": _exported(embeddings.position),

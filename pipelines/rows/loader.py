@@ -23,6 +23,7 @@ from pipelines.errors import CorpusError
 from pipelines.rows.permutation import mix, permute
 from pipelines.rows.token_stream import TokenStream
 from pipelines.storage.artifacts import PreparedCorpus
+from pipelines.tokenizer import is_continuation, load_tokenizer
 
 Int64s = npt.NDArray[np.int64]
 
@@ -163,6 +164,21 @@ class ValidationRows:
 def read_unigram_counts(corpus: PreparedCorpus) -> Int64s:
     """How often each id stands in the training tokens: int64[vocab_size], the caller's own copy."""
     return np.load(io.BytesIO(storage.read_bytes(corpus.unigram_counts_uri)))  # type: ignore[no-any-return]
+
+
+def read_continuations(corpus: PreparedCorpus) -> npt.NDArray[np.bool_]:
+    """Which ids go on with a word: bool[vocab_size], from the tokenizer the corpus was made with.
+
+    Raises:
+        CorpusError: none does, so words cannot be told from tokens.
+    """
+    flags = is_continuation(load_tokenizer(corpus.tokenizer_uri))
+    if not flags.any():
+        raise CorpusError(
+            f"masking.whole_word needs a vocabulary with ## continuations, and {corpus.tokenizer_uri} has none; "
+            "take a WordPiece tokenizer, or leave masking.whole_word out"
+        )
+    return flags
 
 
 def _inner_width(sequence_length: int) -> int:

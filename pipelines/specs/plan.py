@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from electra_core.accounting import parameter_counts, training_flops_per_token, training_memory_bytes
+from pipelines.specs.advice import spec_warnings
 from pipelines.specs.corpus import WordPieceSpec
 from pipelines.specs.curriculum import Stage
 from pipelines.specs.documents import Document
@@ -43,6 +44,8 @@ class JobPlan(Document):
     """Size of the sources as stored, where it could be told without reading them."""
     estimated_corpus_passes: float | None = None
     """Times the training reads the corpus, at 4.5 bytes a token and no compression."""
+    warnings: tuple[str, ...] = ()
+    """Choices that are allowed and do not do what they seem to."""
 
 
 def flops_until(spec: PretrainSpec, vocab_size: int, step: int) -> float:
@@ -91,4 +94,5 @@ def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None, vocab_size: in
         num_gpus=spec.compute.num_gpus,
         corpus_bytes=corpus_bytes,
         estimated_corpus_passes=None if not corpus_bytes else total_tokens * BYTES_PER_TOKEN / corpus_bytes,
+        warnings=spec_warnings(spec),
     )

@@ -44,6 +44,7 @@ def evaluate(networks: ElectraForPretraining, rows: ValidationRows, task: Traini
     networks.eval()
     spec, device = task.spec, worker.device
     special = SpecialTokens(*task.corpus.special)
+    is_continuation = task.is_continuation(worker)
     unigram = read_unigram_counts(task.corpus)
     # Never masked, so never a sensible guess. [UNK] may be.
     unigram[[special.pad_id, special.cls_id, special.sep_id, special.mask_id]] = 0
@@ -59,8 +60,9 @@ def evaluate(networks: ElectraForPretraining, rows: ValidationRows, task: Traini
         ids = torch.from_numpy(rows.rows(indices)).to(device)
         keys = torch.from_numpy(indices).to(device)
         batch = TokenBatch(ids, torch.ones_like(ids, dtype=torch.bool), keys, is_packed=True)
-        masked = apply_mask(batch, spec.masking, special, Draws(spec.evaluation.seed, 0, keys))
-        corruption = corrupt(networks, masked, Draws(spec.evaluation.seed, 0, keys), spec.objective)
+        draws = Draws(spec.evaluation.seed, 0, keys)
+        masked = apply_mask(batch, spec.masking, special, draws, is_continuation)
+        corruption = corrupt(networks, masked, draws, spec.objective)
         batch_logits = networks.discriminator_logits(corruption.corrupted_ids, None)
         for name, value in corruption.sums(batch_logits).detached().items():
             sums[name] += value

@@ -80,7 +80,10 @@ def fit(task: WorkerTask) -> None:
 
 
 def _check_rows(task: TrainingTask) -> None:
-    """Refuse a corpus too small for a row before any worker starts: they would fail one by one, and be restarted."""
+    """Refuse a corpus too small for a row, or without continuations where the spec wants whole words, before any
+    worker starts: they would fail one by one, and be restarted.
+    """
+    task.is_continuation(Worker())
     training_rows(task)
     ValidationRows(task.corpus, task.spec.training.sequence_length, task.spec.evaluation.max_rows)
 

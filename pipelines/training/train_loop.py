@@ -28,7 +28,7 @@ from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from electra_core.schedule import learning_rate
 from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
-from pipelines.rows.loader import ValidationRows
+from pipelines.rows.loader import ValidationRows, read_continuations
 from pipelines.rows.staged import StagedRows
 from pipelines.specs.plan import flops_until
 from pipelines.specs.pretrain import PretrainSpec
@@ -65,6 +65,16 @@ class TrainingTask:
         decisive = [self.corpus.digest, weights, training, *(section.model_dump(mode="json") for section in sections)]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
+    def is_continuation(self, worker: Worker) -> Tensor | None:
+        """bool[vocab_size] on the worker's device: ids that go on with a word. None where words do not matter.
+
+        Raises:
+            CorpusError: the vocabulary has none.
+        """
+        if not self.spec.masking.whole_word:
+            return None
+        return torch.from_numpy(read_continuations(self.corpus)).to(worker.device)
+
 
 def build_networks(spec: PretrainSpec, vocab_size: int) -> ElectraForPretraining:
     """Both networks with the initial weights the seed gives."""
@@ -91,6 +101,7 @@ class Batches:
         self._rows = training_rows(task)
         self._special = SpecialTokens(*task.corpus.special)
         self._global_rows: dict[int, Tensor] = {}
+        self._is_continuation = task.is_continuation(worker)
 
     def at(self, step: int) -> MaskedBatch:
         """The batch of a step: int64[B, L] where B is this worker's share of the global batch."""
@@ -109,7 +120,8 @@ class Batches:
             rows=global_rows,
             is_packed=True,  # rows are cut from the stream full
         )
-        return apply_mask(batch, self._masking, self._special, Draws(self._training.seed, step, global_rows))
+        draws = Draws(self._training.seed, step, global_rows)
+        return apply_mask(batch, self._masking, self._special, draws, self._is_continuation)
 
 
 def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:

@@ -31,6 +31,7 @@ def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = 
     if as_json:
         typer.echo(json.dumps(planned, indent=2, ensure_ascii=False))
         return
+    warnings = planned.pop("warnings")
     text = yaml.safe_dump(planned.pop("spec"), sort_keys=False, allow_unicode=True, width=110)
     console = stdout()
     if console.is_terminal:
@@ -43,6 +44,8 @@ def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = 
     for key, value in planned.items():
         table.add_row(key.replace("_", " "), _shown(key, value))
     console.print(table)
+    for warning in warnings:
+        console.print(f"Warning: {warning}", markup=False, highlight=False)
 
 
 def _corpus_bytes(spec: PretrainSpec) -> int | None:

@@ -39,16 +39,37 @@ def test_exported_size_is_transformers_electra_model(model):
     assert parameter_counts(model, BERT_VOCAB).discriminator_exported == expected
 
 
-@pytest.mark.parametrize("changes", [{}, {"embedding_size": 32}, {"generator_size_ratio": 1.0}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"embedding_size": 32},
+        {"generator_size_ratio": 1.0},
+        {"generator_num_hidden_layers": 1},
+        {"sharing": "none", "generator_num_hidden_layers": 3},
+        {"sharing": "all", "generator_size_ratio": 1.0},
+        {"sharing": "gdes", "embedding_size": 32},
+    ],
+)
 def test_parameters_are_those_of_the_networks(changes):
     net = networks(**changes)
     counts = parameter_counts(model_config(**changes), VOCAB_SIZE)
     for part in ("embeddings", "generator", "discriminator", "generator_head", "discriminator_head"):
         assert getattr(counts, part) == sum(p.numel() for p in getattr(net, part).parameters()), part
+    own = net.discriminator_embeddings
+    assert counts.discriminator_embeddings == (0 if own is None else sum(p.numel() for p in own.parameters()))
     assert counts.total == sum(p.numel() for p in net.parameters())
 
 
-@pytest.mark.parametrize("changes", [{}, {"embedding_size": 32, "intermediate_size": 48}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"embedding_size": 32, "intermediate_size": 48},
+        {"sharing": "gdes", "generator_size_ratio": 1.0, "generator_num_hidden_layers": 1},
+        {"sharing": "all", "generator_size_ratio": 1.0},
+    ],
+)
 def test_flops_are_those_torch_counts(changes):
     # Attention dropout takes the written-out path: torch does not count its fused attention on a CPU.
     net = networks(attention_probs_dropout_prob=0.1, **changes)

@@ -1,5 +1,7 @@
 """Our networks, exported, are Transformers' networks: hidden states, logits, losses, and every Electra class loads."""
 
+import random
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -16,6 +18,14 @@ from transformers import (
 from electra_core.conversion.to_transformers import discriminator_state_dict, generator_state_dict, transformers_config
 from electra_core.objectives.corruption import corrupt
 
+TOLERANCE = {"atol": 1e-5, "rtol": 1e-5}
+SHARING = [
+    {"sharing": "none"},
+    {"sharing": "none", "generator_num_hidden_layers": 1, "embedding_size": 32},
+    {"sharing": "embeddings", "generator_num_hidden_layers": 3},
+    {"sharing": "all", "generator_size_ratio": 1.0, "num_attention_heads": 4},
+    {"sharing": "gdes", "generator_num_hidden_layers": 1, "generator_size_ratio": 1.0},
+]
 SIZES = [
     {},
     {"embedding_size": 32},
@@ -46,7 +56,7 @@ def loaded(net, network, folder, cls=None):
     return model.eval(), report
 
 
-@pytest.mark.parametrize("changes", SIZES)
+@pytest.mark.parametrize("changes", [*SIZES, *SHARING])
 @pytest.mark.parametrize("network", ["discriminator", "generator"])
 @torch.no_grad()
 def test_hidden_states_and_logits_are_the_same(network, changes, tmp_path):
@@ -103,8 +113,74 @@ def test_backbone_loads_into_every_class(network, cls, fresh, tmp_path):
     assert not any(key.startswith("electra.") for key in report["unexpected_keys"])
 
 
-def test_exports_share_no_storage_and_carry_no_padding():
-    net = ours()
+def drawn(seed):
+    """Sizes of both networks and of a batch, drawn at random."""
+    rng = random.Random(seed)
+    heads = rng.randint(1, 4)
+    hidden = heads * rng.choice([8, 12, 16, 24, 32])
+    sharing = ("embeddings", "none", "all", "gdes")[seed % 4]
+    depth = rng.randint(1, 4)
+    changes = {
+        "num_hidden_layers": depth,
+        "generator_num_hidden_layers": depth if sharing == "all" else rng.randint(1, 4),
+        "num_attention_heads": heads,
+        "hidden_size": hidden,
+        "embedding_size": rng.choice([hidden, rng.randint(8, 48)]),
+        "intermediate_size": rng.randint(8, 100),
+        "generator_size_ratio": 1.0 if sharing == "all" or hidden < 16 else rng.choice([0.5, 1.0]),
+        "max_position_embeddings": 64,
+        "initializer_range": rng.choice([0.05, 0.15]),
+        "layer_norm_eps": rng.choice([1e-12, 1e-6]),
+        "sharing": sharing,
+    }
+    shape = {"rows": rng.randint(1, 5), "length": rng.randint(5, 64), "padded": rng.random() < 0.5, "seed": seed}
+    return changes, shape
+
+
+def layers_of(net, network, ids, mask):
+    """The last hidden states, and what each layer is given and gives."""
+    encoder, states = getattr(net, network), []
+    hooks = [layer.register_forward_pre_hook(lambda _, inputs: states.append(inputs[0])) for layer in encoder.layers]
+    last = getattr(net, f"{network}_hidden")(ids, mask)
+    for hook in hooks:
+        hook.remove()
+    return [*states, last]
+
+
+@pytest.mark.parametrize("seed", range(10))
+@torch.no_grad()
+def test_random_networks_are_the_same_in_every_layer_and_loss(seed, tmp_path):
+    changes, shape = drawn(seed)
+    net, batch = ours(seed=seed, **changes), masked_batch(**shape)
+    corruption = corrupt(net, batch, draws(batch), net.objective_config)
+    mask = batch.attention_mask
+    sums = corruption.sums(net.discriminator_logits(corruption.corrupted_ids, mask))
+    everywhere = torch.arange(shape["length"]).expand(shape["rows"], -1)
+    is_masked = torch.zeros(everywhere.shape).scatter(1, batch.masked_positions, batch.masked_weights) > 0
+    questions = {
+        "generator": (batch.generator_input_ids, batch.original_ids.masked_fill(~is_masked, -100)),
+        "discriminator": (corruption.corrupted_ids, corruption.is_replaced.long()),
+    }
+    losses = {
+        "generator": sums.generator_loss / sums.num_masked,
+        "discriminator": sums.discriminator_loss / sums.num_real,
+    }
+    for network, (ids, labels) in questions.items():
+        (tmp_path / network).mkdir()
+        theirs, _ = loaded(net, network, tmp_path / network)
+        expected = theirs(ids, mask.long(), labels=labels, output_hidden_states=True)
+        for mine, state in zip(layers_of(net, network, ids, mask), expected.hidden_states, strict=True):
+            torch.testing.assert_close(mine[mask], state[mask], **TOLERANCE)
+        arguments = (ids, mask, everywhere) if network == "generator" else (ids, mask)
+        torch.testing.assert_close(
+            getattr(net, f"{network}_logits")(*arguments)[mask], expected.logits[mask], **TOLERANCE
+        )
+        torch.testing.assert_close(losses[network], expected.loss, **TOLERANCE)
+
+
+@pytest.mark.parametrize("changes", [{}, *SHARING])
+def test_exports_share_no_storage_and_carry_no_padding(changes):
+    net = ours(**changes)
     for state in (discriminator_state_dict(net), generator_state_dict(net)):
         assert len({tensor.data_ptr() for tensor in state.values()}) == len(state)
         assert state["electra.embeddings.word_embeddings.weight"].shape[0] == VOCAB_SIZE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 
 from pipelines import storage
 from pipelines.errors import CorpusError, StorageError
-from pipelines.rows.loader import TrainingRows, ValidationRows, read_unigram_counts
+from pipelines.rows.loader import TrainingRows, ValidationRows, read_continuations, read_unigram_counts
 from pipelines.rows.permutation import mix, permute
 from pipelines.storage.artifacts import PreparedCorpus, Shard, SpecialTokenIds
+from pipelines.tokenizer import SPECIAL_TOKENS, bert_tokenizer, save_tokenizer
 
 SPECIAL = SpecialTokenIds(0, 1, 2, 3, 4)
 LENGTH = 10
@@ -219,3 +221,15 @@ def test_unigram_counts_can_be_changed(make_corpus: Callable[..., PreparedCorpus
     counts = read_unigram_counts(corpus)
     counts[0] = 1
     assert counts.tolist() == [1, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("last", ["##ing", "ing"])
+def test_continuations_come_from_the_tokenizer_of_the_corpus(tmp_path: Path, last: str) -> None:
+    words = [*SPECIAL_TOKENS, "go", last]
+    save_tokenizer(bert_tokenizer({word: index for index, word in enumerate(words)}, True, None), str(tmp_path / "t"))
+    corpus = replace(build_corpus(str(tmp_path / "c"), 100), tokenizer_uri=str(tmp_path / "t"))
+    if last == "ing":
+        with pytest.raises(CorpusError, match="whole_word needs a vocabulary with ## continuations"):
+            read_continuations(corpus)
+    else:
+        assert read_continuations(corpus).tolist() == [False] * 6 + [True]

@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models
 
 from pipelines.errors import CorpusError, StorageError
 from pipelines.specs.corpus import PretrainedTokenizerSpec, WordPieceSpec
 from pipelines.storage.artifacts import SpecialTokenIds
 from pipelines.tokenizer import (
     SPECIAL_TOKENS,
+    is_continuation,
     load_tokenizer,
     read_pretrained,
     save_tokenizer,
@@ -163,3 +164,19 @@ def test_broken_vocabularies_are_told(tmp_path: Path, name: str, content: str, m
 def test_an_absent_vocabulary_is_told(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"tokenizer\.json or a vocab\.txt"):
         read_pretrained(PretrainedTokenizerSpec(uri=str(tmp_path)))
+
+
+def test_continuations_are_what_stands_inside_words(trained: Tokenizer):
+    flags = is_continuation(trained)
+    encoded = trained.encode("unmistakably extraordinary parameterisations, undoubtedly", add_special_tokens=False)
+    is_start = [start == 0 or encoded.word_ids[start] != encoded.word_ids[start - 1] for start in range(len(encoded))]
+    assert [not flags[token_id] for token_id in encoded.ids] == is_start
+    assert not all(is_start)
+    assert len(flags) == vocab_size(trained)
+    assert not flags[list(special_ids(trained))].any()
+
+
+def test_a_vocabulary_without_a_prefix_has_no_continuations():
+    """In it `##` is a heading of Markdown."""
+    tokenizer = Tokenizer(models.BPE({"a": 0, "##": 1, "###": 2}, []))
+    assert is_continuation(tokenizer).tolist() == [False, False, False]

@@ -81,6 +81,23 @@ def test_accumulation_changes_no_loss(tmp_path: Path):
         assert parts.losses[step] == pytest.approx(losses, rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    "sharing", [("none",), ("all", "model.generator_size_ratio=1"), ("gdes", "model.generator_num_hidden_layers=1")]
+)
+def test_whole_words_and_every_sharing_resume_bit_for_bit(tmp_path: Path, sharing: tuple[str, ...]):
+    overrides = [f"model.sharing={sharing[0]}", *sharing[1:], "masking.whole_word=true", "evaluation.interval_steps=8"]
+    whole, broken = (make_task(tmp_path, *overrides, name=name) for name in ("whole", "broken"))
+    undisturbed = Notebook()
+    train(whole, Worker(), undisturbed)
+    with pytest.raises(KeyboardInterrupt):
+        train(broken, Worker(), Notebook(fail_at=13))
+    resumed = Notebook()
+    train(broken, Worker(), resumed)
+    assert_bitwise_equal(weights_of(broken), weights_of(whole))
+    assert resumed.evaluations[16] == undisturbed.evaluations[16]
+    assert undisturbed.losses[20][1] < undisturbed.losses[1][1]
+
+
 def test_two_workers_see_the_batches_and_losses_of_one(tmp_path: Path):
     """Over the end of a stage too."""
     stage = "training.curriculum=[{until_step: 12, sequence_length: 16, global_batch_size: 8}]"
@@ -143,6 +160,11 @@ def test_a_checkpoint_of_another_spec_is_refused(tmp_path: Path):
     other = make_task(tmp_path, "objective.discriminator_weight=20")
     with pytest.raises(CheckpointError, match="same spec and corpus"):
         train(other, Worker(), Notebook())
+
+
+def test_whatever_is_shared_or_masked_otherwise_is_another_job(tmp_path: Path):
+    changes = ["model.sharing=none", "model.generator_num_hidden_layers=1", "masking.whole_word=true"]
+    assert len({make_task(tmp_path, *change).identity for change in ([], *([c] for c in changes))}) == 4
 
 
 def test_held_out_figures_do_not_depend_on_when_they_are_made(tmp_path: Path):

@@ -10,6 +10,7 @@ import numpy as np
 from pipelines import storage
 from pipelines.specs.parsing import resolve_spec
 from pipelines.storage.artifacts import PreparedCorpus, Shard, SpecialTokenIds
+from pipelines.tokenizer import SPECIAL_TOKENS, bert_tokenizer, save_tokenizer
 from pipelines.training.train_loop import TrainingTask
 
 VOCAB_SIZE = 300
@@ -26,6 +27,8 @@ def write_corpus(folder: Path, num_train: int = 20_000, num_validation: int = 2_
         (folder / f"{split}-0.docs").write_bytes(np.zeros(1, "<i8").tobytes())
         digest = hashlib.sha256(part.tobytes()).hexdigest()
         shards.append(Shard(0, split, f"{split}-0", len(part), 1, part.nbytes, digest, ""))
+    words = [*SPECIAL_TOKENS, *(f"{'##' * (i % 4 == 0)}w{i}" for i in range(len(SPECIAL_TOKENS), VOCAB_SIZE))]
+    save_tokenizer(bert_tokenizer({word: i for i, word in enumerate(words)}, True, None), str(folder))
     np.save(folder / "unigram_counts.npy", np.bincount(tokens[:num_train], minlength=VOCAB_SIZE).astype(np.int64))
     return PreparedCorpus(
         uri=str(folder),

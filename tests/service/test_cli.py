@@ -136,6 +136,12 @@ def test_a_plan_prints_the_whole_spec_and_its_price() -> None:
     assert json.loads(run("plan", "tiny", "--json").stdout)["spec"]["preset"] == "tiny"
 
 
+def test_a_plan_warns_of_a_weight_that_does_nothing() -> None:
+    result = run("plan", "tiny", "--set", "model.sharing=none")
+    assert "Warning: objective.discriminator_weight (50) does next to nothing" in " ".join(result.stdout.split())
+    assert "Warning" not in run("plan", "tiny").stdout
+
+
 class Life:
     """Moves the newest job on as a reconciler would, while a command follows it."""
 
