@@ -138,7 +138,9 @@ class TensorflowCheckpoint:
                 f"{self.prefix}: {name} of shape {entry.shape} must have {size} bytes, got {entry.size_bytes}"
             )
         if entry.shard >= self.num_shards:
-            raise CheckpointError(f"{self.prefix}: {name} must lie in one of {self.num_shards} files, got {entry.shard}")
+            raise CheckpointError(
+                f"{self.prefix}: {name} must lie in one of {self.num_shards} files, got {entry.shard}"
+            )
 
     def _read_one(self, data_file: _Forward, name: str, uri: str) -> NDArray[Any]:
         entry = self.entries[name]

@@ -83,7 +83,8 @@ def _power(matrix: Words, exponent: int) -> Words:
 
 def _advance(states: Words) -> Words:
     """What one zero byte does."""
-    return _ONE_BYTE[states & 0xFF] ^ (states >> 8)
+    advanced: Words = _ONE_BYTE[states & 0xFF] ^ (states >> 8)
+    return advanced
 
 
 _ONE_BYTE = _byte_table()

@@ -64,7 +64,9 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     num_restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (num_restarts + 1)
     if end < 0:
-        raise CheckpointError(f"a block of {len(block)} bytes must have room for its restart points, got {num_restarts}")
+        raise CheckpointError(
+            f"a block of {len(block)} bytes must have room for its restart points, got {num_restarts}"
+        )
     key, position = b"", 0
     while position < end:
         shared, position = read_varint(block, position)

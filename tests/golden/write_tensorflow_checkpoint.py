@@ -1,7 +1,7 @@
 """Writes `tests/golden/tensorflow/` with TensorFlow's own Saver. Made with tensorflow-cpu 2.21.0:
 
-    python -m venv /tmp/tensorflow && /tmp/tensorflow/bin/pip install tensorflow-cpu==2.21.0
-    /tmp/tensorflow/bin/python tests/golden/write_tensorflow_checkpoint.py
+python -m venv /tmp/tensorflow && /tmp/tensorflow/bin/pip install tensorflow-cpu==2.21.0
+/tmp/tensorflow/bin/python tests/golden/write_tensorflow_checkpoint.py
 """
 
 from __future__ import annotations
