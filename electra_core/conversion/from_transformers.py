@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from electra_core.conversion.converted import Converted
 from electra_core.encoder import Encoder
 from electra_core.pretraining import ElectraForPretraining
 
@@ -40,22 +41,6 @@ _LM_BIAS, _LM_WEIGHT = "generator_lm_head.bias", "generator_lm_head.weight"
 _WORD = _EMBEDDINGS["word"]
 _LEGACY_KINDS = {".gamma": ".weight", ".beta": ".bias"}
 """What old exports call the parameters of a LayerNorm."""
-
-
-@dataclass(frozen=True)
-class Converted:
-    """Our tensors, and what did not fit into them."""
-
-    state: dict[str, Tensor]
-    """Our names; float32, padded as our networks are. Every other parameter stays as it is."""
-    missing: tuple[str, ...] = ()
-    """Tensors of Transformers that a given state dict should have had, such as `generator: generator_lm_head.bias`."""
-    unexpected: tuple[str, ...] = ()
-    """Tensors of a given state dict that have no place here."""
-    untouched: tuple[str, ...] = ()
-    """Our parameters that `state` leaves at their start."""
-    notes: tuple[str, ...] = ()
-    """What else should be said aloud."""
 
 
 @dataclass

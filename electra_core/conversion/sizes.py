@@ -41,6 +41,16 @@ def encoder_config(
     )
 
 
+def used_rows(word_embeddings: Tensor) -> int:
+    """Size of the vocabulary behind a padded table of ours: its last rows are zero from the first step to the last.
+
+    Args:
+        word_embeddings: float[padded_vocab_size, embedding_size].
+    """
+    used = word_embeddings.ne(0).any(dim=1).nonzero()
+    return int(used[-1]) + 1 if len(used) else 0
+
+
 def _matrix(state: Mapping[str, Tensor], name: str) -> tuple[int, int]:
     tensor = state.get(name)
     if tensor is None or tensor.ndim != 2:

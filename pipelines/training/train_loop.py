@@ -37,6 +37,7 @@ from pipelines.training.evaluate import evaluate
 from pipelines.training.rate import matrix_product_flops_per_second
 from pipelines.training.telemetry import Telemetry
 from pipelines.training.workers import Worker
+from pipelines.weights.kept import InitialWeights, start_from
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class TrainingTask:
     spec: PretrainSpec
     corpus: PreparedCorpus
     checkpoints_uri: str
+    initial_weights: InitialWeights | None = None
+    """What to start from instead of the seed's weights."""
 
     @property
     def identity(self) -> str:
@@ -61,6 +64,8 @@ class TrainingTask:
         )
         sections = (spec.model, spec.objective, spec.masking, spec.optimizer)
         decisive = [self.corpus.digest, weights, training, *(section.model_dump(mode="json") for section in sections)]
+        if self.initial_weights is not None:
+            decisive.append({"initial_weights": self.initial_weights.sha256})
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
@@ -122,7 +127,9 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     """
     spec, training = task.spec, task.spec.training
 
-    networks = build_networks(spec, task.corpus.vocab_size).to(worker.device)
+    networks = build_networks(spec, task.corpus.vocab_size)
+    start_from(networks, task.initial_weights)  # a checkpoint of this job, restored below, outranks it
+    networks.to(worker.device)
     optimizer = build_optimizer(spec, networks)
     step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity)
     _check_same_start(worker, step)
