@@ -38,7 +38,6 @@ _DISCRIMINATOR_HEAD = {
 }
 _GENERATOR_HEAD = {"dense": "generator_predictions.dense", "layer_norm": "generator_predictions.LayerNorm"}
 _LM_BIAS, _LM_WEIGHT = "generator_lm_head.bias", "generator_lm_head.weight"
-_WORD = _EMBEDDINGS["word"]
 _LEGACY_KINDS = {".gamma": ".weight", ".beta": ".bias"}
 """What old exports call the parameters of a LayerNorm."""
 
@@ -132,13 +131,17 @@ def from_transformers(
             for kind in ("weight", "bias"):
                 part.take(f"generator_head.{ours}.{kind}", f"{theirs}.{kind}")
         part.take_rows("generator_head.bias", _LM_BIAS, networks.vocab_size)
-        _check_tied(part)
         parts.append(part)
     return _joined(parts, target)
 
 
 def clean_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The names of today's classes: with the backbone's prefix, without buffers and old names of LayerNorm's."""
+    """The names of today's classes: with the backbone's prefix, without old names of LayerNorm's parameters, without
+    buffers and without the output matrix, which is the word embeddings again.
+
+    Raises:
+        ValueError: the output matrix is another one: a generator that is not tied has no place here.
+    """
     # A bare backbone (`ElectraModel`) has no prefix.
     prefix = "" if any(name.startswith("electra.") for name in state) else "electra."
     cleaned = {}
@@ -148,6 +151,9 @@ def clean_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for old, new in _LEGACY_KINDS.items():
             name = name.removesuffix(old) + new if name.endswith(old) else name
         cleaned[prefix * name.startswith(("embeddings", "encoder.")) + name] = tensor
+    weight, word = cleaned.pop(_LM_WEIGHT, None), cleaned.get(_EMBEDDINGS["word"])
+    if weight is not None and (word is None or not torch.equal(weight, word)):
+        raise ValueError(f"{_LM_WEIGHT} must equal {_EMBEDDINGS['word']}, as it is tied to it here")
     return cleaned
 
 
@@ -179,14 +185,6 @@ def _encoder_names(network: str, encoder: Encoder) -> Iterator[tuple[str, tuple[
             for ours, theirs in _LAYER.items():
                 names = tuple(f"electra.encoder.layer.{index}.{name}.{kind}" for name in theirs)
                 yield f"{network}.layers.{index}.{ours}.{kind}", names
-
-
-def _check_tied(part: _Collector) -> None:
-    """Older exports repeat the word embeddings as the output matrix; here they are one."""
-    part.seen.add(_LM_WEIGHT)
-    weight, word = part.source.get(_LM_WEIGHT), part.source.get(_WORD)
-    if weight is not None and (word is None or not torch.equal(weight, word)):
-        raise ValueError(f"{_LM_WEIGHT} must equal {_WORD}: a generator whose output is not tied has no place here")
 
 
 def _joined(parts: list[_Collector], target: Mapping[str, Tensor]) -> Converted:

@@ -32,6 +32,7 @@ _SAFETENSORS, _PICKLED = "model.safetensors", "pytorch_model.bin"
 _DEFAULT_HEADS, _DEFAULT_EPS = 4, 1e-12
 _RULES = {"model_type": (None, "electra"), "hidden_act": ("gelu", "gelu"), "position_embedding_type": ("absolute",) * 2}
 """Fields of config.json to their default and the only value our networks compute."""
+_OTHER_FIELDS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ def read_transformers(uri: str) -> NetworkWeights:
     try:
         state = clean_names(_read_tensors(uri))
         heads, eps = config.get("num_attention_heads", _DEFAULT_HEADS), config.get("layer_norm_eps", _DEFAULT_EPS)
-        return NetworkWeights(uri, state, encoder_config(state, heads, eps))
+        sizes = encoder_config(state, heads, eps)
+        others = {field: config[field] for field in _OTHER_FIELDS if field in config}
+        return NetworkWeights(uri, state, EncoderConfig.model_validate({**dict(sizes), **others}))
     except ValueError as error:
         raise CheckpointError(f"{uri}: {error}") from error
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import plain_electra
 import pytest
 import torch
+from tensorflow_variables import VOCAB_SIZE, other_variables, variables
 from tiny import model_config
 
 from electra_core.config import ObjectiveConfig
@@ -16,9 +14,6 @@ from electra_core.conversion.from_tensorflow import transformers_state, unknown_
 from electra_core.conversion.from_transformers import from_transformers
 from electra_core.conversion.sizes import encoder_config
 from electra_core.pretraining import ElectraForPretraining
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
-from tensorflow_variables import VOCAB_SIZE, other_variables, variables
 
 SIZES = {
     "hidden_size": 16,

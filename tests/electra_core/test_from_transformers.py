@@ -135,6 +135,12 @@ def test_another_vocabulary_is_refused():
         from_transformers(networks(), state)
 
 
+def test_an_output_matrix_that_repeats_the_embeddings_is_one_with_them():
+    state = generator_state_dict(shaken())
+    again = state | {"generator_lm_head.weight": state[DISCRIMINATOR_WORDS].clone()}
+    assert clean_names(again).keys() == state.keys()
+
+
 def test_an_untied_generator_is_refused():
     state = generator_state_dict(shaken())
     state["generator_lm_head.weight"] = torch.zeros(VOCAB_SIZE, 16)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tensorflow_variables import other_variables, variables
 
 from pipelines.errors import CheckpointError, StorageError
 from pipelines.tensorflow_checkpoint.bundle import TensorflowCheckpoint
 from pipelines.tensorflow_checkpoint.crc32c import crc32c, masked
 from pipelines.tensorflow_checkpoint.table import FOOTER_BYTES, read_table
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
-from tensorflow_variables import other_variables, variables
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 QUERY = "generator/encoder/layer_0/attention/self/query/kernel"
