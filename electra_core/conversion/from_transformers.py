@@ -56,7 +56,9 @@ class _Collector:
     seen: set[str] = field(default_factory=set)
 
     def take(self, ours: str, *theirs: str) -> None:
-        """Stack tensors into one of ours, if they are all there."""
+        """Stack tensors into one of ours, if they are all there; what has no place here stays unexpected."""
+        if ours not in self.target:
+            return
         self.seen.update(theirs)
         absent = [name for name in theirs if name not in self.source]
         if absent:

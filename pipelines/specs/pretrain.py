@@ -112,6 +112,15 @@ class PretrainSpec(FrozenModel):
     record: RecordSpec = RecordSpec()
 
     @model_validator(mode="after")
+    def _vocabulary_is_given_with_weights(self) -> Self:
+        if self.initialization is not None and not isinstance(self.tokenizer, PretrainedTokenizerSpec):
+            raise ValueError(
+                "tokenizer.type must be 'pretrained' where initialization is given, as weights belong to a vocabulary, "
+                f"got {self.tokenizer.type!r}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _sections_agree(self) -> Self:
         training, compute = self.training, self.compute
         if training.sequence_length > self.model.max_position_embeddings:
@@ -129,15 +138,6 @@ class PretrainSpec(FrozenModel):
             raise ValueError(
                 "optimizer.warmup_steps must be less than training.num_train_steps, "
                 f"got {self.optimizer.warmup_steps} and {training.num_train_steps}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _vocabulary_is_given_with_weights(self) -> Self:
-        if self.initialization is not None and not isinstance(self.tokenizer, PretrainedTokenizerSpec):
-            raise ValueError(
-                "tokenizer.type must be 'pretrained' where initialization is given, as weights belong to a vocabulary, "
-                f"got {self.tokenizer.type!r}"
             )
         return self
 

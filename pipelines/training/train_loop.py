@@ -127,9 +127,8 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     """
     spec, training = task.spec, task.spec.training
 
-    networks = build_networks(spec, task.corpus.vocab_size)
+    networks = build_networks(spec, task.corpus.vocab_size).to(worker.device)
     start_from(networks, task.initial_weights)  # a checkpoint of this job, restored below, outranks it
-    networks.to(worker.device)
     optimizer = build_optimizer(spec, networks)
     step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity)
     _check_same_start(worker, step)

@@ -10,7 +10,7 @@ from pipelines import storage
 from pipelines.errors import CheckpointError
 from pipelines.specs.corpus import PretrainedTokenizerSpec
 from pipelines.tensorflow_checkpoint.bundle import INDEX_SUFFIX
-from pipelines.training.train_loop import build_networks
+from pipelines.weights.shapes import networks_to_fill
 from pipelines.weights.sources import (
     CONFIG_FILE,
     NetworkWeights,
@@ -74,7 +74,7 @@ def _collect_ours(uri: str, wanted: tuple[str, ...]) -> Collected:
     found = read_ours(uri)
     if found.spec is None:
         raise CheckpointError(f"{found.uri} must lie in its job's directory, whose spec.json tells the sizes")
-    networks = build_networks(found.spec, found.vocab_size)
+    networks = networks_to_fill(found.spec, found.vocab_size)
     try:
         networks.load_state_dict(found.state)
     except RuntimeError as error:

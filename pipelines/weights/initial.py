@@ -22,8 +22,8 @@ from pipelines.specs.corpus import PretrainedTokenizerSpec
 from pipelines.specs.initialization import CheckpointInitialization, TensorflowInitialization
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.tokenizer import read_pretrained, vocab_size
-from pipelines.training.train_loop import build_networks
 from pipelines.weights.kept import InitialWeights, find_initial_weights, keep_initial_weights
+from pipelines.weights.shapes import networks_to_fill
 from pipelines.weights.sources import NetworkWeights, read_ours, read_tensorflow, read_transformers
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def prepare_initial_weights(spec: PretrainSpec, job_uri: str) -> InitialWeights 
         return kept
     assert isinstance(spec.tokenizer, PretrainedTokenizerSpec)  # the spec sees to it
     tokenizer = read_pretrained(spec.tokenizer)
-    networks = build_networks(spec, vocab_size(tokenizer))
+    networks = networks_to_fill(spec, vocab_size(tokenizer))
     try:
         if isinstance(section, CheckpointInitialization):
             converted = _from_checkpoint(section.uri, section.load, networks, tokenizer)

@@ -77,7 +77,7 @@ def task_from(
 
 def write_transformers(folder: Path, task: TrainingTask, network: str, pickled: bool = False) -> str:
     """A model of Transformers' own, with random weights, in the sizes of the task."""
-    encoder = getattr(build_networks(task.spec, VOCAB_SIZE), network).config
+    encoder = getattr(seeded(task), network).config
     config = transformers_config(encoder, SpecialTokens(*task.corpus.special), CLASSES[network].__name__)
     with torch.random.fork_rng():
         torch.manual_seed(len(network))
@@ -92,8 +92,12 @@ def write_transformers(folder: Path, task: TrainingTask, network: str, pickled: 
     return str(folder / network)
 
 
+def seeded(task: TrainingTask):
+    return build_networks(task.spec, task.corpus.vocab_size)
+
+
 def networks_of(task: TrainingTask):
-    networks = build_networks(task.spec, task.corpus.vocab_size)
+    networks = seeded(task)
     start_from(networks, task.initial_weights)
     return networks.eval()
 
@@ -176,9 +180,9 @@ def test_one_network_of_a_checkpoint_may_be_taken(tmp_path: Path):
     weights = read_state(list_checkpoints(first.checkpoints_uri)[-1])["networks"]
     section = {"type": "checkpoint", "uri": first.checkpoints_uri, "load": "discriminator"}
     task = task_from(tmp_path, section)
-    state, seeded = networks_of(task).state_dict(), build_networks(task.spec, VOCAB_SIZE).state_dict()
+    state, start = networks_of(task).state_dict(), seeded(task).state_dict()
     for name in state:
-        assert torch.equal(state[name], (seeded if name.startswith("generator") else weights)[name])
+        assert torch.equal(state[name], (start if name.startswith("generator") else weights)[name])
 
 
 def test_tensorflows_networks_are_taken_with_what_is_missing_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
