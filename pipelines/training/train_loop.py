@@ -62,10 +62,10 @@ class TrainingTask:
         training = spec.training.model_dump(
             mode="json", include={"num_train_steps", "global_batch_size", "sequence_length", "precision", "seed"}
         )
+        if self.initial_weights is not None:
+            training["initial_weights"] = self.initial_weights.sha256
         sections = (spec.model, spec.objective, spec.masking, spec.optimizer)
         decisive = [self.corpus.digest, weights, training, *(section.model_dump(mode="json") for section in sections)]
-        if self.initial_weights is not None:
-            decisive.append({"initial_weights": self.initial_weights.sha256})
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
