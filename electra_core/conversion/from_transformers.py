@@ -112,10 +112,13 @@ def from_transformers(
         generator: of `ElectraForMaskedLM`, or likewise.
 
     Raises:
-        ValueError: a tensor has another shape than ours or is not finite, an encoder has another depth, or a
-            generator's output matrix is not its word embeddings.
+        ValueError: a tensor has another shape than ours or is not finite, an encoder has another depth, `networks`
+            lack a network that is given, or a generator's output matrix is not its word embeddings.
     """
     target = networks.state_dict()
+    for network, given in (("discriminator", discriminator), ("generator", generator)):
+        if given is not None and not any(name.startswith(f"{network}.") for name in target):
+            raise ValueError(f"the networks must have a {network} to take its weights, got none")
     parts: list[_Collector] = []
     if discriminator is not None:
         part = _Collector("discriminator", clean_names(discriminator), target)

@@ -140,14 +140,6 @@ On {corpus.num_validation_documents:,} documents that were not trained on.
 """
 
 
-def _start(spec: PretrainSpec) -> str:
-    """A line on weights that were not this job's own, token type 1 among them."""
-    if spec.initialization is None:
-        return ""
-    origin = spec.initialization.model_dump_json(exclude_none=True)
-    return f"\n- It started from the weights of `{origin}`; what was not trained here is theirs."
-
-
 def _baseline(baselines: Mapping[str, float], key: str) -> str:
     return f"{baselines[key]:.4g}" if key in baselines else "–"
 
@@ -164,3 +156,11 @@ def plain_example(example: Sequence[ExampleToken]) -> str:
         else:
             words.append(token.token)
     return " ".join(words)
+
+
+def _start(spec: PretrainSpec) -> str:
+    """A line on weights that were not this job's own, token type 1 among them."""
+    if spec.initialization is None:
+        return ""
+    origin = spec.initialization.model_dump_json(exclude_none=True)
+    return f"\n- It started from the weights of `{origin}`; what was not trained here is theirs."

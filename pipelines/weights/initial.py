@@ -15,6 +15,7 @@ from electra_core.conversion.converted import Converted
 from electra_core.conversion.from_ours import from_ours
 from electra_core.conversion.from_tensorflow import NETWORKS
 from electra_core.conversion.from_transformers import from_transformers
+from electra_core.encoder import Encoder
 from electra_core.pretraining import ElectraForPretraining
 from pipelines import storage
 from pipelines.errors import CheckpointError, CorpusError
@@ -87,8 +88,7 @@ def _from_networks(
     sources: Mapping[str, NetworkWeights], networks: ElectraForPretraining, tokenizer: Tokenizer
 ) -> Converted:
     for network, source in sources.items():
-        ours = (networks.discriminator if network == "discriminator" else networks.generator).config
-        _check_sizes(network, source.sizes, ours, source.uri, says_heads=source.is_complete)
+        _check_sizes(network, source.sizes, _sizes(networks, network), source.uri, says_heads=source.is_complete)
         _compare_vocabularies(source.uri, tokenizer)
         if source.unknown:
             log.warning("weights_unknown", extra={"uri": source.uri, "tensors": source.unknown[:20]})
@@ -109,11 +109,17 @@ def _from_checkpoint(
     else:
         model = source.spec.model
         theirs = {"discriminator": model.discriminator, "generator": model.generator}
-        ours = {"discriminator": networks.discriminator.config, "generator": networks.generator.config}
         for network in NETWORKS if load == "both" else (load,):
-            _check_sizes(network, theirs[network](source.vocab_size), ours[network], source.uri)
+            _check_sizes(network, theirs[network](source.vocab_size), _sizes(networks, network), source.uri)
         _compare_vocabularies(storage.join(source.job_uri, "exports", "discriminator"), tokenizer)
     return from_ours(networks, source.state, load)
+
+
+def _sizes(networks: ElectraForPretraining, network: str) -> EncoderConfig:
+    encoder = getattr(networks, network, None)
+    if not isinstance(encoder, Encoder):
+        raise CheckpointError(f"initialization must name networks that the objective trains, got a {network}")
+    return encoder.config
 
 
 def _check_sizes(

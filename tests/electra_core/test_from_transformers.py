@@ -148,6 +148,13 @@ def test_an_untied_generator_is_refused():
         from_transformers(networks(), generator=state)
 
 
+def test_a_network_that_is_not_trained_cannot_be_given():
+    net = networks()
+    del net.generator
+    with pytest.raises(ValueError, match="must have a generator to take its weights, got none"):
+        from_transformers(net, generator=generator_state_dict(shaken()))
+
+
 def test_nan_is_refused():
     state = discriminator_state_dict(shaken())
     state[POSITIONS][0, 0] = torch.nan
