@@ -120,11 +120,12 @@ def training_memory_bytes(
 ) -> MemoryBytes:
     """Memory of one float32 worker that computes `rows` rows at a time; workers each hold all of it.
 
-    Weights, gradients: 4 bytes a parameter; Adam's two moments: 8. Activations, kept for the backward pass, in floats:
-    per token and layer 9h + 2f (input, query-key-value, scaled query, context, two LayerNorm inputs, one LayerNorm
-    output; feed-forward before and after GELU) and A · L attention probabilities; per masked position three rows as
-    wide as the vocabulary (log-probabilities, sampling weights, gradient). Dropout adds a byte for each element it sees
-    and a second copy of the probabilities. An estimate: allocators round up, and autocast to bf16 keeps less.
+    Weights, gradients: 4 bytes a parameter; Adam's two moments: 8 (Muon keeps one for its matrices). Activations, kept
+    for the backward pass, in floats: per token and layer 9h + 2f (input, query-key-value, scaled query, context, two
+    LayerNorm inputs, one LayerNorm output; feed-forward before and after GELU) and A · L attention probabilities; per
+    masked position three rows as wide as the vocabulary (log-probabilities, sampling weights, gradient). Dropout adds a
+    byte for each element it sees and a second copy of the probabilities. An estimate: allocators round up, and autocast
+    to bf16 keeps less.
     """
     parameter_bytes = _FLOAT_BYTES * parameter_counts(model, vocab_size).total
     generator, discriminator = model.generator(vocab_size), model.discriminator(vocab_size)

@@ -12,9 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra_core.config import EncoderConfig
-from electra_core.dropout import dropout
+from electra_core.dropout import dropout, keep_count
 from electra_core.initialization import glorot_linear, sinusoidal_, truncated_normal_, truncated_normal_linear
-from electra_core.kernels import attention
+from electra_core.kernels import attention, compute_dtype, native_kernels
+from electra_core.native.functions import EncoderLayerFunction, LayerSettings, NativeDropout
+from electra_core.native.library import NativeLibrary
 from electra_core.randomness import Draws, stream_id
 
 _MASKED_SCORE = -1e9
@@ -70,6 +72,10 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x_BLH: Tensor, key_bias: Tensor | None, draws: Draws | None) -> Tensor:
         """float[B, L, H] to float[B, L, H]; `key_bias` is float[B, 1, 1, L] or None."""
+        hidden, intermediate = x_BLH.shape[-1], self.intermediate.out_features
+        native = native_kernels(x_BLH, hidden // self.num_heads, intermediate)
+        if native is not None:
+            return self._forward_native(native, x_BLH, key_bias, draws)
         attended = self.attention_output(self._attend(x_BLH, key_bias, draws))
         attended = _drop(self, attended, self.hidden_dropout_prob, draws, self.attention_output_stream)
         x_BLH = self.attention_layer_norm(x_BLH + attended)
@@ -77,6 +83,38 @@ class EncoderLayer(nn.Module):
         transformed = _drop(self, transformed, self.hidden_dropout_prob, draws, self.output_stream)
         normalised: Tensor = self.output_layer_norm(x_BLH + transformed)
         return normalised
+
+    def _forward_native(
+        self, library: NativeLibrary, x_BLH: Tensor, key_bias: Tensor | None, draws: Draws | None
+    ) -> Tensor:
+        settings = LayerSettings(
+            library=library,
+            dtype=compute_dtype(x_BLH),
+            num_heads=self.num_heads,
+            epsilon=self.attention_layer_norm.eps,
+            attention=_native_dropout(self, self.attention_dropout_prob, draws, self.attention_stream),
+            attention_output=_native_dropout(self, self.hidden_dropout_prob, draws, self.attention_output_stream),
+            output=_native_dropout(self, self.hidden_dropout_prob, draws, self.output_stream),
+        )
+        key_bias_BL = None if key_bias is None else key_bias.reshape(key_bias.shape[0], -1).float().contiguous()
+        transformed: Tensor = EncoderLayerFunction.apply(
+            settings,
+            x_BLH,
+            key_bias_BL,
+            self.query_key_value.weight,
+            self.query_key_value.bias,
+            self.attention_output.weight,
+            self.attention_output.bias,
+            self.attention_layer_norm.weight,
+            self.attention_layer_norm.bias,
+            self.intermediate.weight,
+            self.intermediate.bias,
+            self.output.weight,
+            self.output.bias,
+            self.output_layer_norm.weight,
+            self.output_layer_norm.bias,
+        )
+        return transformed
 
     def _attend(self, x_BLH: Tensor, key_bias: Tensor | None, draws: Draws | None) -> Tensor:
         rows, length, hidden = x_BLH.shape
@@ -129,6 +167,14 @@ class Encoder(nn.Module):
         for layer in self.layers:
             x_BLH = layer(x_BLH, key_bias, draws)
         return x_BLH
+
+
+def _native_dropout(module: nn.Module, probability: float, draws: Draws | None, stream: int) -> NativeDropout:
+    if not module.training or keep_count(probability) == 256:
+        return NativeDropout()
+    if draws is None:
+        raise ValueError(f"draws must be given to train with dropout, got None with a probability of {probability}")
+    return NativeDropout(keep_count(probability), draws.row_keys(stream))
 
 
 def _drop(module: nn.Module, x: Tensor, probability: float, draws: Draws | None, stream: int) -> Tensor:

@@ -12,7 +12,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from electra_core.native.library import WIDTH, NativeLibrary
+
 _mkldnn: Any = torch.backends.mkldnn  # torch's types do not know its settings
+
+
+_native: NativeLibrary | None = None
+
+
+def use_native_kernels(library: NativeLibrary | None) -> None:
+    """Compute on the CPU with compiled kernels from now on, in this process; None goes back to torch's own."""
+    global _native
+    _native = library
+
+
+def native_kernels(x: Tensor, *widths: int) -> NativeLibrary | None:
+    """The compiled kernels, where there are any and they can take matrices of these widths on the device of x."""
+    if _native is None or x.device.type != "cpu" or any(width % WIDTH for width in widths):
+        return None
+    return _native
+
+
+def compute_dtype(x: Tensor) -> torch.dtype:
+    """What products with x are computed in: the type autocast has been given, or x's own."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 def float32_products_use_onednn() -> bool:

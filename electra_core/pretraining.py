@@ -61,11 +61,15 @@ class ElectraForPretraining(nn.Module):
         """
         return self._encode(self.generator, input_ids, attention_mask, token_type_ids, draws)
 
-    def masked_logits(self, hidden_BLH: Tensor, positions: Tensor) -> Tensor:
-        """Generator logits float[M, V] at int64[B, N] positions, V padded with impossible ids."""
+    def masked_hidden(self, hidden_BLH: Tensor, positions: Tensor) -> Tensor:
+        """Hidden states float[M, H] at int64[B, N] positions."""
         rows, length, hidden = hidden_BLH.shape
         starts = torch.arange(0, rows * length, length, device=positions.device)[:, None]
-        hidden_MH = hidden_BLH.reshape(rows * length, hidden).index_select(0, (positions + starts).flatten())
+        return hidden_BLH.reshape(rows * length, hidden).index_select(0, (positions + starts).flatten())
+
+    def masked_logits(self, hidden_BLH: Tensor, positions: Tensor) -> Tensor:
+        """Generator logits float[M, V] at int64[B, N] positions, V padded with impossible ids."""
+        hidden_MH = self.masked_hidden(hidden_BLH, positions)
         logits: Tensor = self.generator_head(hidden_MH, self.embeddings.word)
         return logits
 

@@ -77,7 +77,7 @@ class Draws:
     def words(self, stream: str | int, num: int) -> Tensor:
         """int64[B, num] of 64 random bits each."""
         columns = torch.arange(num, device=self.rows.device).mul_(_signed(_GOLDEN))
-        return _mix_(self._row_keys(stream)[:, None] + columns)
+        return _mix_(self.row_keys(stream)[:, None] + columns)
 
     def uniform(self, stream: str | int, num: int) -> Tensor:
         """float32[B, num], uniform and strictly inside (0, 1).
@@ -92,7 +92,7 @@ class Draws:
         words = self.words(stream, -(-num // 8))
         return words.view(torch.uint8)[:, :num]
 
-    def _row_keys(self, stream: str | int) -> Tensor:
+    def row_keys(self, stream: str | int) -> Tensor:
         """int64[B]; where the Weyl sequence of each row starts in this stream."""
         stream_word = stream_id(stream) if isinstance(stream, str) else _signed(_mix_int(stream + _GOLDEN))
         prefix = _mix_int(_mix_int(self.seed + _GOLDEN) + stream_word)

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from electra_core.batches import MaskedBatch
 from electra_core.config import ObjectiveConfig
+from electra_core.masked_prediction import predict_masked
 from electra_core.objectives.sums import ObjectiveSums
 from electra_core.randomness import Draws
-from electra_core.sampling import sample, sampling_weights
 
 if TYPE_CHECKING:
     from electra_core.pretraining import ElectraForPretraining
@@ -78,29 +78,31 @@ def corrupt(networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, c
     attention_mask = None if batch.is_packed else batch.attention_mask
     weights_M = batch.masked_weights.flatten()
 
-    # Logits at the masked positions only; losses and sampling are float32 whatever autocast does.
+    # Logits at the masked positions only.
     hidden_BLH = networks.generator_hidden(batch.generator_input_ids, attention_mask, batch.token_type_ids, draws)
-    logits_MV = networks.masked_logits(hidden_BLH, batch.masked_positions).float()
     original_BN = batch.original_ids.gather(1, batch.masked_positions)
     original_M = original_BN.flatten()
-    generator_loss = (F.cross_entropy(logits_MV, original_M, reduction="none") * weights_M).sum()
+    prediction = predict_masked(
+        networks.generator_head,
+        networks.embeddings.word,
+        networks.masked_hidden(hidden_BLH, batch.masked_positions),
+        original_M,
+        weights_M,
+        draws.uniform("sampling", batch.masked_positions.shape[1]).flatten(),
+        config.temperature,
+        original_M if config.disallow_correct else None,
+    )
 
-    # Samples without gradient. Filler keeps its token.
-    disallowed = original_M if config.disallow_correct else None
-    uniform_M = draws.uniform("sampling", batch.masked_positions.shape[1]).flatten()
-    weights_MV = sampling_weights(logits_MV.detach(), config.temperature, disallowed)
-    sampled_BN = sample(weights_MV, uniform_M).view_as(original_BN)
-    sampled_BN = torch.where(batch.masked_weights > 0, sampled_BN, original_BN)
+    # No gradient passes a sample. Filler keeps its token.
+    sampled_BN = torch.where(batch.masked_weights > 0, prediction.samples.view_as(original_BN), original_BN)
     corrupted_ids = batch.original_ids.scatter(1, batch.masked_positions, sampled_BN)
-    with torch.no_grad():
-        generator_correct = ((logits_MV.argmax(dim=-1) == original_M) * weights_M).sum()
     return Corruption(
         batch=batch,
         corrupted_ids=corrupted_ids,
         is_replaced=corrupted_ids != batch.original_ids,
         original_masked_ids=original_BN,
-        generator_loss=generator_loss,
-        generator_correct=generator_correct,
+        generator_loss=prediction.loss,
+        generator_correct=(prediction.is_correct * weights_M).sum(),
     )
 
 

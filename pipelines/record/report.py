@@ -116,7 +116,7 @@ model = {model_class}.from_pretrained(folder)
 
 ## Training
 
-- Job `{job_id}`: {spec.training.num_train_steps:,} steps of {plan.tokens_per_step:,} tokens, which are
+- Job `{job_id}`: {spec.training.num_train_steps:,} steps of {_tokens_per_step(spec)} tokens, which are
   {plan.total_tokens:,} tokens and {plan.total_flops:.3g} FLOPs.
 - {parameters:,} parameters; hidden size {encoder.hidden_size}, {encoder.num_hidden_layers} layers;
   generator ratio {spec.model.generator_size_ratio:g}; λ = {spec.objective.discriminator_weight:g}.
@@ -138,6 +138,10 @@ On {corpus.num_validation_documents:,} documents that were not trained on.
 |---|---|---|
 {rows}
 """
+
+
+def _tokens_per_step(spec: PretrainSpec) -> str:
+    return ", then ".join(f"{stage.tokens_per_step:,}" for stage in spec.training.stages)
 
 
 def _baseline(baselines: Mapping[str, float], key: str) -> str:

@@ -84,11 +84,30 @@ class TrainingRows:
             int64[n, sequence_length]; row i depends on the step and positions[i] alone.
         """
         index = step * global_batch_size + np.asarray(positions, np.int64)
+        return self.pieces(index, np.zeros_like(index), self._length)
+
+    def num_pieces(self, sequence_length: int) -> int:
+        """Rows of another, lesser length that can be cut from one row without reading a token twice."""
+        return self._width // _inner_width(sequence_length)
+
+    def pieces(self, index: Int64s, piece: Int64s, sequence_length: int) -> Int64s:
+        """Short rows cut from rows of the endless sequence.
+
+        Args:
+            index: int64[n]: numbers of rows in the endless sequence.
+            piece: int64[n], each in [0, num_pieces(sequence_length)): which part of that row's tokens.
+            sequence_length: tokens of a short row, [CLS] and [SEP] included.
+
+        Returns:
+            int64[n, sequence_length].
+        """
         sources, starts = self._locate(index)
-        rows = _framed(len(index), self._length, self._special)
+        width = _inner_width(sequence_length)
+        starts = starts + piece * width
+        rows = _framed(len(index), sequence_length, self._special)
         for source in np.unique(sources):
             chosen = np.flatnonzero(sources == source)
-            rows[chosen, 1:-1] = self._streams[source].windows(starts[chosen], self._width)
+            rows[chosen, 1:-1] = self._streams[source].windows(starts[chosen], width)
         return rows
 
     def _locate(self, index: Int64s) -> tuple[Int64s, Int64s]:

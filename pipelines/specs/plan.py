@@ -6,6 +6,7 @@ from typing import Any
 
 from electra_core.accounting import parameter_counts, training_flops_per_token, training_memory_bytes
 from pipelines.specs.corpus import WordPieceSpec
+from pipelines.specs.curriculum import Stage
 from pipelines.specs.documents import Document
 from pipelines.specs.pretrain import PretrainSpec
 
@@ -29,6 +30,7 @@ class JobPlan(Document):
     vocab_size: int
     """Upper bound: a small corpus can give fewer entries."""
     tokens_per_step: int
+    """In the last stage of a curriculum, as `flops_per_step`."""
     total_tokens: int
     flops_per_step: float
     """Forward and backward of both networks: 2 per multiply-add, backward twice the forward, look-ups free."""
@@ -41,6 +43,16 @@ class JobPlan(Document):
     """Size of the sources as stored, where it could be told without reading them."""
     estimated_corpus_passes: float | None = None
     """Times the training reads the corpus, at 4.5 bytes a token and no compression."""
+
+
+def flops_until(spec: PretrainSpec, vocab_size: int, step: int) -> float:
+    """Floating-point operations of the first `step` steps, over all workers, whatever the stages' shapes."""
+    return sum(stage.steps_until(step) * _flops_per_step(spec, vocab_size, stage) for stage in spec.training.stages)
+
+
+def _flops_per_step(spec: PretrainSpec, vocab_size: int, stage: Stage) -> float:
+    flops = training_flops_per_token(spec.model, spec.masking, vocab_size, stage.sequence_length)
+    return stage.tokens_per_step * float(flops.total)
 
 
 def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None, vocab_size: int | None = None) -> JobPlan:
@@ -57,10 +69,8 @@ def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None, vocab_size: in
         vocab_size = BERT_VOCAB_SIZE
     training = spec.training
     parameters = parameter_counts(spec.model, vocab_size)
-    flops_per_step = spec.tokens_per_step * float(
-        training_flops_per_token(spec.model, spec.masking, vocab_size, training.sequence_length).total
-    )
-    total_tokens = spec.tokens_per_step * training.num_train_steps
+    total_tokens = training.tokens_until(training.num_train_steps)
+    parts = spec.compute.num_workers * training.gradient_accumulation_steps
     return JobPlan(
         spec=spec.model_dump(mode="json"),
         discriminator_parameters=parameters.discriminator_exported,
@@ -69,15 +79,14 @@ def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None, vocab_size: in
         vocab_size=vocab_size,
         tokens_per_step=spec.tokens_per_step,
         total_tokens=total_tokens,
-        flops_per_step=flops_per_step,
-        total_flops=flops_per_step * training.num_train_steps,
-        memory_bytes_per_worker=training_memory_bytes(
-            spec.model,
-            spec.masking,
-            vocab_size,
-            training.sequence_length,
-            rows=training.global_batch_size // (spec.compute.num_workers * training.gradient_accumulation_steps),
-        ).total,
+        flops_per_step=_flops_per_step(spec, vocab_size, training.stages[-1]),
+        total_flops=flops_until(spec, vocab_size, training.num_train_steps),
+        memory_bytes_per_worker=max(
+            training_memory_bytes(
+                spec.model, spec.masking, vocab_size, stage.sequence_length, rows=stage.global_batch_size // parts
+            ).total
+            for stage in training.stages
+        ),
         num_cpus=spec.compute.num_cpus,
         num_gpus=spec.compute.num_gpus,
         corpus_bytes=corpus_bytes,

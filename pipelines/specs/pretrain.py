@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel, MaskingConfig, ModelConfig, ObjectiveConfig, OptimizerConfig
 from pipelines.specs.corpus import CorpusSpec, PretrainedTokenizerSpec, TokenizerSpec, WordPieceSpec
+from pipelines.specs.curriculum import CurriculumStage, Stage, stages_until
 from pipelines.specs.initialization import InitializationSpec
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
@@ -23,6 +25,9 @@ class TrainingSpec(FrozenModel):
     """Rows per optimizer step, over all workers and accumulation steps."""
     sequence_length: Annotated[int, Field(ge=8, le=65_536)] = 128
     """Tokens per row, [CLS] and [SEP] included. Rows are packed full, so none is padding."""
+    curriculum: tuple[CurriculumStage, ...] = ()
+    """Stages before the last, with rows or batches of another size. The last has `sequence_length` and
+    `global_batch_size` as given here, and so have all held-out figures."""
     gradient_accumulation_steps: Annotated[int, Field(ge=1, le=4096)] = 1
     """Parts each worker's share of a batch is computed in."""
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -36,6 +41,30 @@ class TrainingSpec(FrozenModel):
     num_checkpoints_to_keep: Annotated[int, Field(ge=1, le=1000)] = 2
     max_failures: Annotated[int, Field(ge=0, le=1000)] = 3
     """Times a lost worker is replaced, from the last checkpoint, before the attempt fails."""
+
+    @model_validator(mode="after")
+    def _stages_follow_each_other(self) -> Self:
+        ends = [0, *(stage.until_step for stage in self.curriculum), self.num_train_steps]
+        for before, after in itertools.pairwise(ends):
+            if before >= after:
+                raise ValueError(
+                    "curriculum.until_step must increase from stage to stage and stay below num_train_steps, "
+                    f"got {', '.join(map(str, ends[1:-1]))} and {self.num_train_steps}"
+                )
+        return self
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All of training in order; one stage where there is no curriculum."""
+        return stages_until(self.num_train_steps, self.curriculum, self.sequence_length, self.global_batch_size)
+
+    def stage_at(self, step: int) -> Stage:
+        """The stage a step from 0 belongs to; past the end the last."""
+        return next((stage for stage in self.stages if step < stage.end_step), self.stages[-1])
+
+    def tokens_until(self, step: int) -> int:
+        """Tokens of the first `step` steps, over all workers."""
+        return sum(stage.steps_until(step) * stage.tokens_per_step for stage in self.stages)
 
 
 class ComputeSpec(FrozenModel):
@@ -123,21 +152,31 @@ class PretrainSpec(FrozenModel):
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
         training, compute = self.training, self.compute
-        if training.sequence_length > self.model.max_position_embeddings:
-            raise ValueError(
-                "training.sequence_length must be at most model.max_position_embeddings, "
-                f"got {training.sequence_length} and {self.model.max_position_embeddings}"
-            )
         parts = compute.num_workers * training.gradient_accumulation_steps
-        if training.global_batch_size % parts:
-            raise ValueError(
-                "training.global_batch_size must be a multiple of compute.num_workers × "
-                f"training.gradient_accumulation_steps, got {training.global_batch_size} and {parts}"
-            )
+        for index, stage in enumerate(training.stages):
+            section = f"training.curriculum.{index}" if index < len(training.curriculum) else "training"
+            if stage.sequence_length > self.model.max_position_embeddings:
+                raise ValueError(
+                    f"{section}.sequence_length must be at most model.max_position_embeddings, "
+                    f"got {stage.sequence_length} and {self.model.max_position_embeddings}"
+                )
+            if stage.global_batch_size % parts:
+                raise ValueError(
+                    f"{section}.global_batch_size must be a multiple of compute.num_workers × "
+                    f"training.gradient_accumulation_steps, got {stage.global_batch_size} and {parts}"
+                )
         if self.optimizer.warmup_steps >= training.num_train_steps:
             raise ValueError(
                 "optimizer.warmup_steps must be less than training.num_train_steps, "
                 f"got {self.optimizer.warmup_steps} and {training.num_train_steps}"
+            )
+        decay_steps = self.optimizer.decay_steps(training.num_train_steps)
+        is_stable_between = self.optimizer.warmup_steps + decay_steps <= training.num_train_steps
+        if self.optimizer.schedule == "warmup_stable_decay" and not is_stable_between:
+            raise ValueError(
+                "optimizer.warmup_steps and the steps of optimizer.decay_fraction must fit into "
+                f"training.num_train_steps, got {self.optimizer.warmup_steps}, {decay_steps} and "
+                f"{training.num_train_steps}"
             )
         return self
 
@@ -153,5 +192,5 @@ class PretrainSpec(FrozenModel):
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens of one optimizer step over all workers."""
-        return self.training.global_batch_size * self.training.sequence_length
+        """Tokens of one optimizer step over all workers, in the last stage."""
+        return self.training.stages[-1].tokens_per_step

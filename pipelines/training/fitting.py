@@ -16,10 +16,10 @@ from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError, 
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.logs import configure_logging
 from pipelines.record.tracking import Run, RunIdentity, last_recorded_step
-from pipelines.rows.loader import TrainingRows, ValidationRows
+from pipelines.rows.loader import ValidationRows
 from pipelines.training.checkpoint import list_checkpoints
 from pipelines.training.telemetry import RecordedTelemetry, SilentTelemetry, Telemetry
-from pipelines.training.train_loop import TrainingTask, train
+from pipelines.training.train_loop import TrainingTask, train, training_rows
 from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 
 log = logging.getLogger(__name__)
@@ -81,9 +81,8 @@ def fit(task: WorkerTask) -> None:
 
 def _check_rows(task: TrainingTask) -> None:
     """Refuse a corpus too small for a row before any worker starts: they would fail one by one, and be restarted."""
-    length = task.spec.training.sequence_length
-    TrainingRows(task.corpus, tuple(s.weight for s in task.spec.corpus.sources), length, task.spec.training.seed)
-    ValidationRows(task.corpus, length, task.spec.evaluation.max_rows)
+    training_rows(task)
+    ValidationRows(task.corpus, task.spec.training.sequence_length, task.spec.evaluation.max_rows)
 
 
 def train_worker(config: dict[str, Any]) -> None:

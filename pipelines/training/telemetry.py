@@ -86,13 +86,14 @@ class RecordedTelemetry:
     def report_step(self, step: int) -> None:
         """Write the step and a heartbeat."""
         num_train_steps = self._spec.training.num_train_steps
-        tokens = step * self._spec.tokens_per_step
+        tokens = self._spec.training.tokens_until(step)
         self._reporter.update(step=step, tokens=tokens, fraction=step / num_train_steps)
 
     def log_training(self, step: int, figures: Mapping[str, float]) -> None:
         """Write everything, with the time that is left."""
         num_train_steps = self._spec.training.num_train_steps
-        remaining_tokens = (num_train_steps - step) * self._spec.tokens_per_step
+        training = self._spec.training
+        remaining_tokens = training.tokens_until(num_train_steps) - training.tokens_until(step)
         self._run.log_metrics(step, {f"train/{name}": value for name, value in figures.items()})
         self._reporter.update(
             step=step,

@@ -19,17 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from electra_core.accounting import training_flops_per_token
 from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
 from electra_core.metrics import figures
 from electra_core.objectives import ObjectiveSums
-from electra_core.optimizer import ElectraAdam, clip_by_global_norm, parameter_groups
+from electra_core.optimizer import clip_by_global_norm, make_optimizer, set_learning_rate
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from electra_core.schedule import learning_rate
 from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
-from pipelines.rows.loader import TrainingRows, ValidationRows
+from pipelines.rows.loader import ValidationRows
+from pipelines.rows.staged import StagedRows
+from pipelines.specs.plan import flops_until
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.training.checkpoint import restore_checkpoint, save_checkpoint
@@ -60,7 +61,8 @@ class TrainingTask:
         spec = self.spec
         weights = [source.weight for source in spec.corpus.sources]
         training = spec.training.model_dump(
-            mode="json", include={"num_train_steps", "global_batch_size", "sequence_length", "precision", "seed"}
+            mode="json",
+            include={"num_train_steps", "global_batch_size", "sequence_length", "curriculum", "precision", "seed"},
         )
         if self.initial_weights is not None:
             training["initial_weights"] = self.initial_weights.sha256
@@ -75,43 +77,44 @@ def build_networks(spec: PretrainSpec, vocab_size: int) -> ElectraForPretraining
     return ElectraForPretraining(spec.model, vocab_size, spec.objective, rng)
 
 
-def build_optimizer(spec: PretrainSpec, networks: nn.Module) -> ElectraAdam:
-    """The optimizer of the spec; its learning rate is set at every step."""
-    config = spec.optimizer
-    return ElectraAdam(
-        parameter_groups(networks, config.weight_decay),
-        lr=config.learning_rate,
-        betas=(config.beta1, config.beta2),
-        eps=config.epsilon,
-    )
+def training_rows(task: TrainingTask) -> StagedRows:
+    """The rows of every step, in the order the seed gives.
+
+    Raises:
+        CorpusError: the corpus has not one row of the longest length.
+        StorageError: a shard is absent or incomplete.
+    """
+    training, weights = task.spec.training, tuple(source.weight for source in task.spec.corpus.sources)
+    return StagedRows(task.corpus, weights, training.stages, training.seed)
 
 
 class Batches:
     """This worker's rows of any step, masked, on its device."""
 
     def __init__(self, task: TrainingTask, worker: Worker) -> None:
-        training, self._masking = task.spec.training, task.spec.masking
-        self._seed, self._batch_size, self._device = training.seed, training.global_batch_size, worker.device
-        weights = tuple(source.weight for source in task.spec.corpus.sources)
-        self._rows = TrainingRows(task.corpus, weights, training.sequence_length, training.seed)
-        share = worker.share(training.global_batch_size)
-        self._positions = np.arange(share.start, share.stop)
-        self._global_rows = torch.from_numpy(self._positions).to(worker.device)
+        self._training, self._masking, self._worker = task.spec.training, task.spec.masking, worker
+        self._rows = training_rows(task)
         self._special = SpecialTokens(*task.corpus.special)
+        self._global_rows: dict[int, Tensor] = {}
 
     def at(self, step: int) -> MaskedBatch:
         """The batch of a step: int64[B, L] where B is this worker's share of the global batch."""
-        ids = torch.from_numpy(self._rows.rows(step, self._positions, self._batch_size))
-        if self._device.type == "cuda":
+        device, share = self._worker.device, self._worker.share(self._training.stage_at(step).global_batch_size)
+        positions = np.arange(share.start, share.stop)
+        if len(share) not in self._global_rows:  # once per size of batch: on a GPU the copy would wait
+            self._global_rows[len(share)] = torch.from_numpy(positions).to(device)
+        global_rows = self._global_rows[len(share)]
+        ids = torch.from_numpy(self._rows.rows(step, positions))
+        if device.type == "cuda":
             ids = ids.pin_memory()  # from pageable memory the copy would wait for the steps before it
-        ids = ids.to(self._device, non_blocking=True)
+        ids = ids.to(device, non_blocking=True)
         batch = TokenBatch(
             input_ids=ids,
             attention_mask=torch.ones_like(ids, dtype=torch.bool),
-            rows=self._global_rows,
+            rows=global_rows,
             is_packed=True,  # rows are cut from the stream full
         )
-        return apply_mask(batch, self._masking, self._special, Draws(self._seed, step, self._global_rows))
+        return apply_mask(batch, self._masking, self._special, Draws(self._training.seed, step, global_rows))
 
 
 def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
@@ -129,7 +132,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
 
     networks = build_networks(spec, task.corpus.vocab_size).to(worker.device)
     start_from(networks, task.initial_weights)  # a checkpoint of this job, restored below, outranks it
-    optimizer = build_optimizer(spec, networks)
+    optimizer = make_optimizer(networks, spec.optimizer, worker)
     step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity)
     _check_same_start(worker, step)
     model = worker.parallelise(networks)
@@ -137,15 +140,12 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
 
     batches = Batches(task, worker)
     held_out = ValidationRows(task.corpus, training.sequence_length, spec.evaluation.max_rows)
-    flops_per_token = float(
-        training_flops_per_token(spec.model, spec.masking, task.corpus.vocab_size, training.sequence_length).total
-    )
     peak_rate = _peak_rate(worker, training.precision)
     if step < training.num_train_steps:
         micro = batches.at(step).split(training.gradient_accumulation_steps)[0]
         with _autocast(worker, training.precision):
             _settle_gradient_buckets(model, micro, Draws(training.seed, step, micro.rows))
-    window = Window(worker, spec.tokens_per_step, flops_per_token, step, peak_rate)
+    window = Window(worker, task, step, peak_rate)
     if worker.is_first:
         log.info("training_started", extra={"step": step, "num_workers": worker.world_size})
 
@@ -165,8 +165,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
             window.add(sums)
         grad_norm = clip_by_global_norm(parameters, spec.optimizer.max_grad_norm)
         rate = learning_rate(step, spec.optimizer, training.num_train_steps)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
+        set_learning_rate(optimizer, rate)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         window.watch(step, loss, grad_norm)
@@ -206,12 +205,9 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
 class Window:
     """Losses and speed between two readings, kept on the device so that no step waits for the host."""
 
-    def __init__(
-        self, worker: Worker, tokens_per_step: int, flops_per_token: float, step: int, peak_flops_per_second: float
-    ) -> None:
+    def __init__(self, worker: Worker, task: TrainingTask, step: int, peak_flops_per_second: float) -> None:
         self._worker = worker
-        self._tokens_per_step = tokens_per_step
-        self._flops_per_token = flops_per_token
+        self._task = task
         self._peak = peak_flops_per_second
         self._sums: dict[str, Tensor] = {}
         self._grad_norm = torch.zeros((), device=worker.device)
@@ -246,20 +242,24 @@ class Window:
         """
         sums = self._worker.sum(torch.stack([*self._sums.values()])).tolist()
         self.raise_if_not_finite()
-        seconds = time.perf_counter() - self._clock
-        steps = step - self._read_step
-        tokens_per_second = steps * self._tokens_per_step / max(seconds, 1e-9)
-        tokens = step * self._tokens_per_step
+        seconds = max(time.perf_counter() - self._clock, 1e-9)
+        # Steps differ in size where there is a curriculum, so both are counted from the first step and subtracted.
+        (tokens, flops), (tokens_before, flops_before) = self._work_until(step), self._work_until(self._read_step)
         readings = figures(dict(zip(self._sums, sums, strict=True)))
         readings |= {
             "gradient_norm": float(self._grad_norm),
             "tokens": float(tokens),
-            "tokens_per_second": tokens_per_second,
-            "flops": tokens * self._flops_per_token,
-            "mfu": tokens_per_second * self._flops_per_token / self._peak,
+            "tokens_per_second": (tokens - tokens_before) / seconds,
+            "flops": flops,
+            "mfu": (flops - flops_before) / seconds / self._peak,
         }
         self._sums, self._read_step, self._clock = {}, step, time.perf_counter()
         return readings
+
+    def _work_until(self, step: int) -> tuple[int, float]:
+        """Tokens and FLOPs of the first `step` steps."""
+        spec = self._task.spec
+        return spec.training.tokens_until(step), flops_until(spec, self._task.corpus.vocab_size, step)
 
     def raise_if_not_finite(self) -> None:
         """Raise on every worker if any of them met a loss or gradient that was not finite."""

@@ -13,7 +13,7 @@ from tiny import SPECIAL, draws, networks, token_batch
 
 from electra_core.config import MaskingConfig, OptimizerConfig
 from electra_core.masking import apply_mask
-from electra_core.optimizer import ElectraAdam, clip_by_global_norm, parameter_groups
+from electra_core.optimizer import clip_by_global_norm, make_optimizer, set_learning_rate
 from electra_core.schedule import learning_rate
 
 COMMAND = "python tests/electra_core/golden_losses.py > tests/golden/electra_losses.json"
@@ -24,7 +24,7 @@ def train(num_steps: int = NUM_STEPS, dropout: float = 0.1, **changes) -> list[t
     """Generator's loss, discriminator's loss and share of tokens replaced, at each step on the same four rows."""
     net = networks(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     config = OptimizerConfig(learning_rate=3e-3, warmup_steps=5).model_copy(update=changes)
-    optimizer = ElectraAdam(parameter_groups(net, config.weight_decay), lr=config.learning_rate, eps=config.epsilon)
+    optimizer = make_optimizer(net, config)
     batch = token_batch(padded=True)
     losses = []
     for step in range(num_steps):
@@ -32,8 +32,7 @@ def train(num_steps: int = NUM_STEPS, dropout: float = 0.1, **changes) -> list[t
         sums = net(masked, draws(batch, step))
         sums.total(sums.num_masked, sums.num_real, 50.0).backward()
         clip_by_global_norm(net.parameters(), config.max_grad_norm)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, config, num_steps)
+        set_learning_rate(optimizer, learning_rate(step, config, num_steps))
         optimizer.step()
         optimizer.zero_grad()
         generator, discriminator = sums.generator_loss / sums.num_masked, sums.discriminator_loss / sums.num_real

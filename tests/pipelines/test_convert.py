@@ -16,10 +16,11 @@ from training_task import make_task
 from transformers import AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
 from electra_core.conversion.to_transformers import discriminator_state_dict, generator_state_dict
+from electra_core.optimizer import make_optimizer
 from pipelines.convert import main
 from pipelines.job import JobDirectory
 from pipelines.training.checkpoint import save_checkpoint
-from pipelines.training.train_loop import build_networks, build_optimizer
+from pipelines.training.train_loop import build_networks
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tensorflow"
 CLASSES = {"discriminator": ElectraForPreTraining, "generator": ElectraForMaskedLM}
@@ -76,7 +77,9 @@ def test_a_checkpoint_of_ours_becomes_what_the_job_would_export(tmp_path: Path):
     task = make_task(tmp_path)
     JobDirectory(str(tmp_path / "job")).write_spec(task.spec)
     networks = build_networks(task.spec, task.corpus.vocab_size)
-    save_checkpoint(task.checkpoints_uri, 3, networks, build_optimizer(task.spec, networks), task.identity, keep=1)
+    save_checkpoint(
+        task.checkpoints_uri, 3, networks, make_optimizer(networks, task.spec.optimizer), task.identity, keep=1
+    )
     vocabulary = write_vocabulary(tmp_path / "vocab.txt", task.corpus.vocab_size)
     assert main([str(tmp_path / "job"), str(tmp_path / "out"), "--vocab", str(vocabulary)]) == 0
     for network, state in (

@@ -82,20 +82,25 @@ def test_accumulation_changes_no_loss(tmp_path: Path):
 
 
 def test_two_workers_see_the_batches_and_losses_of_one(tmp_path: Path):
+    """Over the end of a stage too."""
+    stage = "training.curriculum=[{until_step: 12, sequence_length: 16, global_batch_size: 8}]"
     one = Notebook()
-    train(make_task(tmp_path, name="one"), Worker(), one)
-    two = train_in_processes(tmp_path, num_workers=2, name="two")
+    train(make_task(tmp_path, stage, name="one"), Worker(), one)
+    two = train_in_processes(tmp_path, 2, "two", stage)
     for step, losses in one.losses.items():
         assert two[step] == pytest.approx(losses, rel=1e-5)
 
 
 def test_three_workers_resume_bit_for_bit(tmp_path: Path):
-    """Sums over three depend on the layout of the gradient buckets, so this proves that the layout is settled."""
-    batch = "training.global_batch_size=9"
-    train_in_processes(tmp_path, 3, "whole", batch)
-    train_in_processes(tmp_path, 3, "broken", batch, fail_at=13)
-    train_in_processes(tmp_path, 3, "broken", batch)
-    whole, broken = (make_task(tmp_path, batch, name=name) for name in ("whole", "broken"))
+    """Sums over three depend on the layout of the gradient buckets, so this proves that the layout is settled.
+
+    Under Muon, whose work the workers share.
+    """
+    changes = ("training.global_batch_size=9", "optimizer.name=muon")
+    train_in_processes(tmp_path, 3, "whole", *changes)
+    train_in_processes(tmp_path, 3, "broken", *changes, fail_at=13)
+    train_in_processes(tmp_path, 3, "broken", *changes)
+    whole, broken = (make_task(tmp_path, *changes, name=name) for name in ("whole", "broken"))
     assert_bitwise_equal(weights_of(broken), weights_of(whole))
 
 
