@@ -32,6 +32,7 @@ from pipelines.specs.pretrain import ComputeSpec, PretrainSpec
 from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.training.fitting import WorkerTask, fit
 from pipelines.training.train_loop import TrainingTask
+from pipelines.weights.initial import prepare_initial_weights
 
 log = logging.getLogger(__name__)
 
@@ -70,13 +71,15 @@ def run_pretraining(
     reporter.update(now=True, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
 
     reporter.stage("prepare", "looking at the corpus")
+    # First: weights that do not fit are refused before hours go into a corpus.
+    initial_weights = prepare_initial_weights(spec, directory.uri)
     corpus = prepare_corpus(
         spec.corpus, spec.tokenizer, directory.storage_uri, reporter.say, owner=f"{directory.job_id}-a{attempt}"
     )
     _record_start(run, spec, corpus, plan_job(spec, vocab_size=corpus.vocab_size))
 
     reporter.stage("train", "starting workers")
-    task = TrainingTask(spec, corpus, directory.path("checkpoints"))
+    task = TrainingTask(spec, corpus, directory.path("checkpoints"), initial_weights)
     with reporter.handing_over():  # rank 0 reports meanwhile
         fit(WorkerTask(task, directory.uri, run, attempt))
 

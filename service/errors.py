@@ -70,7 +70,7 @@ class InvalidCursorError(InvalidRequestError):
 
 
 class CorpusUnreadableError(InvalidRequestError):
-    """A source or a tokenizer of the spec cannot be read."""
+    """A source, a tokenizer or initial weights of the spec cannot be read."""
 
     code, title = "corpus_unreadable", "A file of the spec cannot be read"
 

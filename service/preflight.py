@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pipelines import storage
 from pipelines.errors import StorageError
 from pipelines.specs.corpus import PretrainedTokenizerSpec, PythonDocsSource
+from pipelines.specs.initialization import named_files
 from pipelines.specs.pretrain import PretrainSpec
 from service.errors import CorpusUnreadableError, Fault, InsufficientResourcesError
 from service.records import ClusterStatus
@@ -53,10 +54,13 @@ def check_sources(spec: PretrainSpec, timeout_seconds: float) -> int | None:
         CorpusUnreadableError: one is absent, empty, closed to us, or does not answer in time.
     """
     corpus = list(_corpus_uris(spec))
-    tokenizer = []
+    others = []
     if isinstance(spec.tokenizer, PretrainedTokenizerSpec):
-        tokenizer.append(_Named("/spec/tokenizer/uri", spec.tokenizer.uri))
-    sizes = _look_at([*corpus, *tokenizer], timeout_seconds)
+        others.append(_Named("/spec/tokenizer/uri", spec.tokenizer.uri))
+    if spec.initialization is not None:
+        files = named_files(spec.initialization)
+        others += [_Named(f"/spec/initialization/{field}", uri) for field, uri in files.items()]
+    sizes = _look_at([*corpus, *others], timeout_seconds)
     is_known = all(sizes[named] is not None for named in corpus) and len(corpus) > 0
     has_documentation = any(isinstance(source, PythonDocsSource) for source in spec.corpus.sources)
     return sum(sizes[named] or 0 for named in corpus) if is_known and not has_documentation else None

@@ -121,7 +121,7 @@ model = {model_class}.from_pretrained(folder)
 - {parameters:,} parameters; hidden size {encoder.hidden_size}, {encoder.num_hidden_layers} layers;
   generator ratio {spec.model.generator_size_ratio:g}; λ = {spec.objective.discriminator_weight:g}.
 - Every row is one packed segment: token type 1 was never trained.
-- The whole spec is in `spec.json` of the MLflow run; it reproduces the job.
+- The whole spec is in `spec.json` of the MLflow run; it reproduces the job.{_start(spec)}
 
 ## Data
 
@@ -160,3 +160,11 @@ def plain_example(example: Sequence[ExampleToken]) -> str:
         else:
             words.append(token.token)
     return " ".join(words)
+
+
+def _start(spec: PretrainSpec) -> str:
+    """A line on weights that were not this job's own, token type 1 among them."""
+    if spec.initialization is None:
+        return ""
+    origin = spec.initialization.model_dump_json(exclude_none=True)
+    return f"\n- It started from the weights of `{origin}`; what was not trained here is theirs."

@@ -120,12 +120,18 @@ def _written_path(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
         part
         for index, part in enumerate(location)
         if index == 0
-        or not (isinstance(location[index - 1], int) or location[index - 1] == "tokenizer")
+        or not (isinstance(location[index - 1], int) or location[index - 1] in _UNION_SECTIONS)
         or part not in _UNION_TAGS
     )
 
 
-_UNION_TAGS = frozenset({"text", "jsonl", "parquet", "python_docs", "wordpiece", "pretrained"})
+_UNION_SECTIONS = frozenset({"tokenizer", "initialization"})
+_UNION_TAGS = frozenset(
+    {
+        *("text", "jsonl", "parquet", "python_docs", "wordpiece", "pretrained"),
+        *("checkpoint", "transformers", "tensorflow"),
+    }
+)
 
 
 class _SpecLoader(yaml.SafeLoader):

@@ -8,8 +8,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel, MaskingConfig, ModelConfig, ObjectiveConfig, OptimizerConfig
-from pipelines.specs.corpus import CorpusSpec, TokenizerSpec, WordPieceSpec
+from pipelines.specs.corpus import CorpusSpec, PretrainedTokenizerSpec, TokenizerSpec, WordPieceSpec
 from pipelines.specs.curriculum import CurriculumStage, Stage, stages_until
+from pipelines.specs.initialization import InitializationSpec
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 """Letters, digits, dots, dashes and underscores: safe as a file name, in a URL and as an MLflow name."""
@@ -127,6 +128,9 @@ class PretrainSpec(FrozenModel):
     """The preset the spec was written on top of, for the record: its values are filled in below."""
     corpus: CorpusSpec = CorpusSpec()
     tokenizer: TokenizerSpec = WordPieceSpec()
+    initialization: InitializationSpec | None = None
+    """Weights to start from; the seed's when absent. They bring a vocabulary with them, so `tokenizer` must be of type
+    `pretrained` then."""
     model: ModelConfig = ModelConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     masking: MaskingConfig = MaskingConfig()
@@ -135,6 +139,15 @@ class PretrainSpec(FrozenModel):
     compute: ComputeSpec = ComputeSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
     record: RecordSpec = RecordSpec()
+
+    @model_validator(mode="after")
+    def _vocabulary_is_given_with_weights(self) -> Self:
+        if self.initialization is not None and not isinstance(self.tokenizer, PretrainedTokenizerSpec):
+            raise ValueError(
+                "tokenizer.type must be 'pretrained' where initialization is given, as weights belong to a vocabulary, "
+                f"got {self.tokenizer.type!r}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:

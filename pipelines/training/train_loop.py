@@ -38,6 +38,7 @@ from pipelines.training.evaluate import evaluate
 from pipelines.training.rate import matrix_product_flops_per_second
 from pipelines.training.telemetry import Telemetry
 from pipelines.training.workers import Worker
+from pipelines.weights.kept import InitialWeights, start_from
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class TrainingTask:
     spec: PretrainSpec
     corpus: PreparedCorpus
     checkpoints_uri: str
+    initial_weights: InitialWeights | None = None
+    """What to start from instead of the seed's weights."""
 
     @property
     def identity(self) -> str:
@@ -61,6 +64,8 @@ class TrainingTask:
             mode="json",
             include={"num_train_steps", "global_batch_size", "sequence_length", "curriculum", "precision", "seed"},
         )
+        if self.initial_weights is not None:
+            training["initial_weights"] = self.initial_weights.sha256
         sections = (spec.model, spec.objective, spec.masking, spec.optimizer)
         decisive = [self.corpus.digest, weights, training, *(section.model_dump(mode="json") for section in sections)]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
@@ -138,6 +143,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     spec, training = task.spec, task.spec.training
 
     networks = build_networks(spec, task.corpus.vocab_size).to(worker.device)
+    start_from(networks, task.initial_weights)  # a checkpoint of this job, restored below, outranks it
     optimizer = make_optimizer(networks, spec.optimizer, worker)
     step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity)
     _check_same_start(worker, step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from service.cli import demo, jobs, models, plan, stack, submit
+from service.cli import convert, demo, jobs, models, plan, stack, submit
 from service.cli.console import ReadableErrors
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command()(demo.demo)
 app.command()(stack.up)
 app.command()(submit.submit)
 app.command()(plan.plan)
+app.command()(convert.convert)
 app.command("jobs")(jobs.list_jobs)
 app.command()(jobs.show)
 app.command()(jobs.logs)

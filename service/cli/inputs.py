@@ -15,6 +15,8 @@ from service.cli.console import InputError
 from service.client import ElectraClient, UnreachableError
 from service.local import StackState, default_home, read_state
 
+_URI_FIELDS = ("uri", "discriminator_uri", "generator_uri")
+
 SpecArgument = Annotated[str, typer.Argument(help="A YAML or JSON file, - for standard input, or a preset's name.")]
 SetOption = Annotated[
     list[str] | None,
@@ -46,15 +48,18 @@ def read_spec_document(source: str) -> dict[str, Any]:
 
 
 def absolute_paths(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with local files of corpus and tokenizer named from the root. What has another form than a spec
-    should have is left for the check to name.
+    """The document with local files of corpus, tokenizer and initial weights named from the root. What has another form
+    than a spec should have is left for the check to name.
     """
     result = dict(document)
-    corpus, tokenizer = result.get("corpus"), result.get("tokenizer")
+    corpus = result.get("corpus")
     if isinstance(corpus, dict) and isinstance(corpus.get("sources"), list):
         result["corpus"] = {**corpus, "sources": [_absolute_source(source) for source in corpus["sources"]]}
-    if isinstance(tokenizer, dict) and isinstance(tokenizer.get("uri"), str):
-        result["tokenizer"] = {**tokenizer, "uri": _absolute(tokenizer["uri"])}
+    for name in ("tokenizer", "initialization"):
+        section = result.get(name)
+        if isinstance(section, dict):
+            uris = {key: uri for key, uri in section.items() if key in _URI_FIELDS and isinstance(uri, str)}
+            result[name] = {**section, **{key: _absolute(uri) for key, uri in uris.items()}}
     return result
 
 

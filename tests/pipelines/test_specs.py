@@ -65,6 +65,9 @@ def test_another_tokenizer_type_replaces_the_presets_whole():
 def test_a_resolved_spec_survives_json():
     spec = PRESETS["base"]()
     assert load_spec(dump_spec(spec)) == spec
+    weights = ["tokenizer={type: pretrained, uri: /v}", "initialization={type: transformers, generator_uri: s3://a/b}"]
+    started = load_spec("kind: pretrain\npreset: base", weights)
+    assert load_spec(dump_spec(started)) == started
 
 
 @pytest.mark.parametrize(
@@ -84,6 +87,11 @@ def test_a_resolved_spec_survives_json():
         ("kind: pretrain\noptimizer: {warmup_steps: 2000000}", "less than training.num_train_steps"),
         ("kind: pretrain\nrecord: {alias: latest}", "must not be 'latest'"),
         ("kind: pretrain\nname: ../x", "name: String should match pattern"),
+        ("kind: pretrain\ninitialization: {type: tensorflow, uri: /a}", "tokenizer.type must be 'pretrained' where"),
+        ("kind: pretrain\ninitialization: {type: tensorflow}", "initialization.uri: Field required"),
+        ("kind: pretrain\ninitialization: {type: transformers}", "discriminator_uri or generator_uri must be given"),
+        ("kind: pretrain\ninitialization: {type: checkpoint, uri: '/a/*'}", "must name one place and be no pattern"),
+        ("kind: pretrain\ninitialization: {type: checkpoint, uri: 'ftp://a'}", "must have a scheme of file, s3"),
     ],
 )
 def test_a_bad_spec_is_refused_with_field_rule_and_value(document, expected):

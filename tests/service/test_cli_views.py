@@ -107,9 +107,11 @@ def test_the_live_view_fills_a_bar_a_stage() -> None:
 def test_local_paths_are_named_from_the_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.chdir(tmp_path)
     sources = [{"type": "text", "uris": ["a/*.txt", "s3://b/c", "/d"]}, {"type": "python_docs"}, 3]
-    document = {"corpus": {"sources": sources}, "tokenizer": {"uri": "vocab.txt"}, "name": "n"}
+    weights = {"type": "transformers", "discriminator_uri": "a/b", "generator_uri": "s3://c/d"}
+    document = {"corpus": {"sources": sources}, "tokenizer": {"uri": "vocab.txt"}, "initialization": weights}
     found = absolute_paths(document)
     assert found["corpus"]["sources"][0]["uris"] == [f"{tmp_path}/a/*.txt", "s3://b/c", "/d"]
     assert found["corpus"]["sources"][1:] == sources[1:]
     assert found["tokenizer"] == {"uri": f"{tmp_path}/vocab.txt"}
+    assert found["initialization"] == weights | {"discriminator_uri": f"{tmp_path}/a/b"}
     assert absolute_paths({"corpus": 3, "tokenizer": None}) == {"corpus": 3, "tokenizer": None}

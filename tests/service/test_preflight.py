@@ -37,6 +37,29 @@ def test_every_fault_is_told_in_order(tmp_path: Path) -> None:
     assert [fault.pointer for fault in caught.value.faults] == [f"/spec/corpus/sources/0/uris/{n}" for n in range(12)]
 
 
+@pytest.mark.parametrize(
+    ("section", "pointer", "file"),
+    [
+        ({"type": "checkpoint", "uri": "job"}, "uri", "job"),
+        ({"type": "tensorflow", "uri": "model.ckpt"}, "uri", "model.ckpt.index"),
+        ({"type": "transformers", "generator_uri": "model"}, "generator_uri", "model/config.json"),
+    ],
+)
+def test_initial_weights_must_be_there(section: dict[str, str], pointer: str, file: str, tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]")
+    section = {key: value if key == "type" else str(tmp_path / value) for key, value in section.items()}
+    tokenizer = {"type": "pretrained", "uri": str(tmp_path / "vocab.txt")}
+    spec = spec_of(initialization=section, tokenizer=tokenizer)
+    with pytest.raises(CorpusUnreadableError, match="no such file") as caught:
+        check_sources(spec, 5)
+    assert [(fault.pointer, fault.value) for fault in caught.value.faults] == [
+        (f"/spec/initialization/{pointer}", str(tmp_path / file))
+    ]
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("there")
+    assert check_sources(spec, 5) is None
+
+
 def test_a_store_that_never_answers_costs_the_time_out_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     monkeypatch.setattr(storage, "expand", lambda _: released.wait(30))

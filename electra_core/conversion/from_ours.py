@@ -1,0 +1,57 @@
+"""Weights of another job of ours, under the names they have here too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from electra_core.conversion.converted import Converted
+from electra_core.pretraining import ElectraForPretraining
+
+_POSITIONS = "embeddings.position"
+_LEFT_OUT = {"both": (), "discriminator": ("generator",), "generator": ("discriminator",)}
+
+
+def from_ours(
+    networks: ElectraForPretraining,
+    state: Mapping[str, Tensor],
+    load: Literal["both", "discriminator", "generator"] = "both",
+) -> Converted:
+    """The tensors of a checkpoint that have a place in `networks`, which are not changed.
+
+    A longer position table is cut; a shorter one is refused, as its last rows would be untrained.
+
+    Args:
+        networks: gives names and shapes.
+        state: `state_dict()` of the other networks.
+        load: both, or one network with the embeddings.
+
+    Raises:
+        ValueError: a tensor has another shape than ours, or is not finite.
+    """
+    target = networks.state_dict()
+    wanted = {name for name in target if not name.startswith(_LEFT_OUT[load])}
+    taken: dict[str, Tensor] = {}
+    notes = []
+    for name in sorted(wanted & state.keys()):
+        tensor = state[name].detach().to("cpu", torch.float32)
+        rows = target[name].shape[0]
+        if name == _POSITIONS and tensor.shape[0] > rows:
+            notes.append(f"{name} is cut from {tensor.shape[0]} to {rows} rows")
+            tensor = tensor[:rows].clone()
+        if tensor.shape != target[name].shape:
+            raise ValueError(f"{name} must have shape {tuple(target[name].shape)}, got {tuple(tensor.shape)}")
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} must be finite, got NaN or infinity")
+        taken[name] = tensor
+    unexpected = (name for name in state.keys() - target.keys() if not name.startswith(_LEFT_OUT[load]))
+    return Converted(
+        taken,
+        missing=tuple(sorted(wanted - state.keys())),
+        unexpected=tuple(sorted(unexpected)),
+        untouched=tuple(sorted(target.keys() - taken.keys())),
+        notes=tuple(notes),
+    )

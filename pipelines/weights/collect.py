@@ -1,0 +1,90 @@
+"""The networks behind a URI, whatever kind of checkpoint it is, in the names of Transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from electra_core.conversion.to_transformers import discriminator_state_dict, generator_state_dict
+from pipelines import storage
+from pipelines.errors import CheckpointError
+from pipelines.specs.corpus import PretrainedTokenizerSpec
+from pipelines.tensorflow_checkpoint.bundle import INDEX_SUFFIX
+from pipelines.weights.shapes import networks_to_fill
+from pipelines.weights.sources import (
+    CONFIG_FILE,
+    NetworkWeights,
+    is_ours,
+    read_ours,
+    read_tensorflow,
+    read_transformers,
+)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was found."""
+
+    kind: str
+    """`our checkpoint`, `Transformers` or `TensorFlow`."""
+    networks: Mapping[str, NetworkWeights]
+    vocabulary_uris: tuple[str, ...]
+    """Where its vocabulary may lie, likeliest first."""
+
+
+def collect(uri: str, wanted: tuple[str, ...]) -> Collected:
+    """Read what is wanted and there.
+
+    Args:
+        uri: a prefix of TensorFlow's, a folder in the layout of Transformers or one above two named `discriminator`
+            and `generator`, a job's directory, or one of its checkpoints.
+        wanted: `discriminator`, `generator` or both.
+
+    Raises:
+        CheckpointError: it is none of these, or holds no network that is wanted.
+        StorageError: a file cannot be read.
+    """
+    uri = storage.normalise(uri)
+    prefix = uri.removesuffix(INDEX_SUFFIX)
+    if storage.exists(prefix + INDEX_SUFFIX):
+        return Collected("TensorFlow", read_tensorflow(prefix, wanted), (prefix.rpartition("/")[0],))
+    if storage.exists(storage.join(uri, CONFIG_FILE)):
+        found = read_transformers(uri)
+        network = "generator" if any(name.startswith("generator_") for name in found.state) else "discriminator"
+        if network not in wanted:
+            raise CheckpointError(f"{uri} must hold a {wanted[0]}, got a {network}")
+        return Collected("Transformers", {network: found}, (uri,))
+    folders = {name: storage.join(uri, name) for name in wanted}
+    networks = {
+        name: read_transformers(folder)
+        for name, folder in folders.items()
+        if storage.exists(storage.join(folder, CONFIG_FILE))
+    }
+    if networks:
+        return Collected("Transformers", networks, tuple(folders[name] for name in networks))
+    if is_ours(uri):
+        return _collect_ours(uri, wanted)
+    raise CheckpointError(
+        f"{uri} must be the prefix of a TensorFlow checkpoint (what stands before .index), a folder with a "
+        "config.json, or a job's directory or checkpoint, got none of these"
+    )
+
+
+def _collect_ours(uri: str, wanted: tuple[str, ...]) -> Collected:
+    found = read_ours(uri)
+    if found.spec is None:
+        raise CheckpointError(f"{found.uri} must lie in its job's directory, whose spec.json tells the sizes")
+    networks = networks_to_fill(found.spec, found.vocab_size)
+    try:
+        networks.load_state_dict(found.state)
+    except RuntimeError as error:
+        raise CheckpointError(f"{found.uri} must fit the spec beside it: {str(error)[:500]}") from error
+    both = {
+        "discriminator": (discriminator_state_dict(networks), networks.discriminator.config),
+        "generator": (generator_state_dict(networks), networks.generator.config),
+    }
+    vocabularies = [storage.join(found.job_uri, "exports", "discriminator")]
+    if isinstance(found.spec.tokenizer, PretrainedTokenizerSpec):
+        vocabularies.append(found.spec.tokenizer.uri)
+    weights = {name: NetworkWeights(found.uri, *both[name]) for name in wanted}
+    return Collected("our checkpoint", weights, tuple(vocabularies))

@@ -1,0 +1,59 @@
+"""`electra convert`: weights from elsewhere as folders that Transformers reads. Needs no service."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from service.cli.console import InputError
+
+_NEEDED = ("torch", "transformers", "safetensors", "tokenizers", "pyarrow", "numpy")
+
+
+class Network(StrEnum):
+    """What to write."""
+
+    BOTH = "both"
+    DISCRIMINATOR = "discriminator"
+    GENERATOR = "generator"
+
+
+def convert(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A checkpoint of google-research/electra (what stands before .index), a job's directory or one of its "
+            "checkpoints, or a folder in the layout of Transformers. Local, s3://, gs:// or https://."
+        ),
+    ],
+    destination: Annotated[str, typer.Argument(help="Gets the folders `discriminator` and `generator`.")],
+    network: Annotated[Network, typer.Option(help="Which network to write.")] = Network.BOTH,
+    vocab: Annotated[
+        str | None,
+        typer.Option(help="A vocab.txt, a tokenizer.json or a folder with one; that beside the source by default."),
+    ] = None,
+    cased: Annotated[bool, typer.Option("--cased", help="A bare vocab.txt is not for lowercased text.")] = False,
+    num_attention_heads: Annotated[
+        int | None, typer.Option(min=1, help="Heads of the discriminator, where the source does not say.")
+    ] = None,
+) -> None:
+    """Write weights as Transformers reads them: from TensorFlow, from a job's checkpoint, or from an older export."""
+    absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if absent:
+        raise InputError(
+            f"Converting needs {', '.join(absent)}. Install them with:  pip install 'electra-pretraining[training]'"
+        )
+    arguments = ["--network", network.value]
+    arguments += ["--vocab", vocab] if vocab is not None else []
+    arguments += ["--cased"] if cased else []
+    arguments += ["--num-attention-heads", str(num_attention_heads)] if num_attention_heads is not None else []
+    # A process of its own: this package carries no torch.
+    program = [sys.executable, "-m", "pipelines.convert", *arguments, "--", source, destination]
+    done = subprocess.run(program, check=False)  # noqa: S603 - our own module, and no shell
+    if done.returncode:
+        raise typer.Exit(done.returncode)

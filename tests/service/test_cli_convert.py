@@ -1,0 +1,31 @@
+"""`electra convert`: a process of its own does the work, and its end is the command's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli import app, convert
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "tensorflow" / "electra.ckpt"
+
+
+def test_folders_are_written(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["convert", str(GOLDEN), str(tmp_path), "--network", "discriminator"])
+    assert result.exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "discriminator").iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_a_source_that_is_none_is_wrong_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert CliRunner().invoke(app, ["convert", str(tmp_path / "no"), str(tmp_path / "out")]).exit_code == 2
+    assert "cannot convert" in capfd.readouterr().err
+
+
+def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convert, "_NEEDED", ("a_package_nobody_has",))
+    result = CliRunner().invoke(app, ["convert", "a", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "a_package_nobody_has" in result.stderr
+    assert "pip install 'electra-pretraining[training]'" in result.stderr
