@@ -1,7 +1,7 @@
 """State dicts of Transformers' Electra classes as our networks' weights.
 
-The other way round is `to_transformers`. Both networks share their embeddings here, as in the original: where both are
-given, the discriminator's tables are taken.
+The other way round is `to_transformers`. What the networks share is taken from the discriminator where both are given;
+with `sharing: gdes` the difference of the two tables becomes the discriminator's own part.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from electra_core.config import Sharing
 from electra_core.conversion.converted import Converted
 from electra_core.encoder import Encoder
 from electra_core.pretraining import ElectraForPretraining
@@ -37,6 +38,7 @@ _DISCRIMINATOR_HEAD = {
     "prediction": "discriminator_predictions.dense_prediction",
 }
 _GENERATOR_HEAD = {"dense": "generator_predictions.dense", "layer_norm": "generator_predictions.LayerNorm"}
+_TABLES = ("word", "position", "token_type")
 _LM_BIAS, _LM_WEIGHT = "generator_lm_head.bias", "generator_lm_head.weight"
 _LEGACY_KINDS = {".gamma": ".weight", ".beta": ".bias"}
 """What old exports call the parameters of a LayerNorm."""
@@ -137,7 +139,7 @@ def from_transformers(
                 part.take(f"generator_head.{ours}.{kind}", f"{theirs}.{kind}")
         part.take_rows("generator_head.bias", _LM_BIAS, networks.vocab_size)
         parts.append(part)
-    return _joined(parts, target)
+    return _joined(parts, target, networks.model_config.sharing)
 
 
 def clean_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -163,11 +165,48 @@ def clean_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _take_embeddings(part: _Collector, networks: ElectraForPretraining) -> None:
-    part.take_rows("embeddings.word", _EMBEDDINGS["word"], networks.vocab_size)
+    names = _embedding_names(part.network, networks.model_config.sharing)
+    part.take_rows(names["word"], _EMBEDDINGS["word"], networks.vocab_size)
     positions = part.target["embeddings.position"].shape[0]
-    part.take_rows("embeddings.position", _EMBEDDINGS["position"], positions, may_have_more=True)
+    part.take_rows(names["position"], _EMBEDDINGS["position"], positions, may_have_more=True)
     for ours in ("token_type", "layer_norm.weight", "layer_norm.bias"):
-        part.take(f"embeddings.{ours}", _EMBEDDINGS[ours])
+        part.take(names[ours], _EMBEDDINGS[ours])
+
+
+def _embedding_names(network: str, sharing: Sharing) -> dict[str, str]:
+    """Where a network's tables go; with `gdes` the discriminator's whole tables stand in for its differences first."""
+    if network == "discriminator" and sharing == "none":
+        return {ours: f"discriminator_embeddings.own.{ours}" for ours in _EMBEDDINGS}
+    if network == "discriminator" and sharing == "gdes":
+        deltas = {table: f"discriminator_embeddings.{table}_delta" for table in _TABLES}
+        return {ours: deltas.get(ours, f"discriminator_embeddings.{ours}") for ours in _EMBEDDINGS}
+    return {ours: f"embeddings.{ours}" for ours in _EMBEDDINGS}
+
+
+def _disentangle(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """E_D = E_G + Δ, solved for Δ; a discriminator that comes alone gives both tables."""
+    result = dict(state)
+    for ours, owned in _embedding_names("discriminator", "gdes").items():
+        if owned not in state:
+            continue
+        result.setdefault(f"embeddings.{ours}", state[owned])
+        if ours in _TABLES:
+            result[owned] = state[owned] - result[f"embeddings.{ours}"]
+    return result
+
+
+def _unite(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], bool]:
+    """One encoder under both names, the discriminator's where there are two; and whether two were not the same."""
+    result, differ = dict(state), False
+    for name in state:
+        network, _, rest = name.partition(".")
+        other = f"{'generator' if network == 'discriminator' else 'discriminator'}.{rest}"
+        if network == "discriminator":
+            differ |= other in state and not torch.equal(state[name], state[other])
+            result[other] = state[name]
+        elif network == "generator":
+            result.setdefault(other, state[name])
+    return result, differ
 
 
 def _take_encoder(part: _Collector, encoder: Encoder) -> None:
@@ -192,7 +231,7 @@ def _encoder_names(network: str, encoder: Encoder) -> Iterator[tuple[str, tuple[
                 yield f"{network}.layers.{index}.{ours}.{kind}", names
 
 
-def _joined(parts: list[_Collector], target: Mapping[str, Tensor]) -> Converted:
+def _joined(parts: list[_Collector], target: Mapping[str, Tensor], sharing: Sharing) -> Converted:
     state: dict[str, Tensor] = {}
     notes: list[str] = []
     for part in parts:
@@ -205,6 +244,12 @@ def _joined(parts: list[_Collector], target: Mapping[str, Tensor]) -> Converted:
             )
         state = part.state | state
         notes += part.notes
+    if sharing == "gdes":
+        state = _disentangle(state)
+    elif sharing == "all":
+        state, differ = _unite(state)
+        if differ:
+            notes.append("the networks' encoders differ and are one here: the discriminator's is taken")
     return Converted(
         state,
         missing=tuple(name for part in parts for name in part.missing),

@@ -69,6 +69,41 @@ def test_there_and_back_is_exact(changes):
     assert not other.embeddings.word[VOCAB_SIZE:].any()
 
 
+@pytest.mark.parametrize("sharing", ["none", "gdes"])
+@torch.no_grad()
+def test_networks_with_embeddings_of_their_own_get_their_own(sharing: str):
+    """From two independent networks: whatever the target shares, each network computes what its source did."""
+    discriminator, generator = discriminator_state_dict(shaken(1)), generator_state_dict(shaken(2))
+    net = networks(sharing=sharing)
+    converted = from_transformers(net, discriminator, generator)
+    assert (converted.missing, converted.unexpected, converted.untouched, converted.notes) == ((), (), (), ())
+    net.load_state_dict(converted.state)
+    for expected, got in ((discriminator, discriminator_state_dict(net)), (generator, generator_state_dict(net))):
+        assert expected.keys() == got.keys()
+        assert all(torch.allclose(expected[name], got[name], atol=1e-6) for name in expected)
+
+
+def test_a_discriminator_alone_gives_disentangled_networks_both_tables():
+    state = discriminator_state_dict(shaken())
+    net = networks(sharing="gdes")
+    net.load_state_dict(from_transformers(net, state).state, strict=False)
+    assert torch.equal(generator_state_dict(net)[DISCRIMINATOR_WORDS], state[DISCRIMINATOR_WORDS])
+    assert not net.state_dict()["discriminator_embeddings.word_delta"].any()
+
+
+def test_one_encoder_is_taken_from_the_discriminator_and_that_is_said():
+    one = {"sharing": "all", "generator_size_ratio": 1.0}
+    discriminator = discriminator_state_dict(shaken(1, generator_size_ratio=1.0))
+    generator = generator_state_dict(shaken(2, **one))
+    net = networks(**one)
+    converted = from_transformers(net, discriminator, generator)
+    assert "the networks' encoders differ" in converted.notes[-1]
+    net.load_state_dict(converted.state)
+    assert all(torch.equal(tensor, discriminator_state_dict(net)[name]) for name, tensor in discriminator.items())
+    alone = from_transformers(net, discriminator)
+    assert all(name.startswith("generator_head.") for name in alone.untouched)
+
+
 def test_a_missing_network_keeps_its_start_and_is_named():
     converted = from_transformers(networks(), discriminator_state_dict(shaken()))
     assert converted.untouched
