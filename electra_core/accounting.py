@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from electra_core.config import EncoderConfig, MaskingConfig, ModelConfig
+from electra_core.config import EncoderConfig, MaskingConfig, ModelConfig, ObjectiveConfig
+from electra_core.parts import cloze_head_encoder, generator_encoder, network_parts
+
+_ELECTRA = ObjectiveConfig()
 
 _SLACK_FRACTION = 0.005
 _FLOAT_BYTES = 4
@@ -23,22 +26,30 @@ class ParameterCounts:
     """Numbers of trainable parameters."""
 
     embeddings: int
-    """Shared: word (with the rows that pad the vocabulary), position, token type, LayerNorm."""
+    """Shared, unless the generator has its own: word (with the rows that pad the vocabulary), position, token type,
+    LayerNorm."""
+    generator_embeddings: int
+    """The generator's own, in `two_stage`; else 0."""
     generator: int
-    """Encoder without embeddings."""
+    """Encoder without embeddings, or Electric's two towers; 0 where the objective trains no generator."""
     discriminator: int
-    """Encoder without embeddings."""
+    """The main network's encoder without embeddings."""
     generator_head: int
     """Without the tied word embeddings; its bias is padded as they are."""
     discriminator_head: int
+    """Every head on the main network: detection, language model, or both."""
+    baseline: int
+    """What predicts an adversarial generator's reward."""
     discriminator_exported: int
-    """What finetuning starts from: embeddings without padding rows, and the discriminator without its head."""
+    """What finetuning starts from: embeddings without padding rows, and the main network without its head."""
+    generator_exported: int
+    """Embeddings, encoder and head of the generator; 0 where none is exported."""
 
     @property
     def total(self) -> int:
         """Everything pretraining trains."""
-        networks = self.embeddings + self.generator + self.discriminator
-        return networks + self.generator_head + self.discriminator_head
+        networks = self.embeddings + self.generator_embeddings + self.generator + self.discriminator
+        return networks + self.generator_head + self.discriminator_head + self.baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +57,11 @@ class Flops:
     """Floating-point operations of training per token of input."""
 
     generator: float
-    """Encoder."""
+    """Encoder, or both towers."""
     discriminator: float
-    """Encoder."""
+    """The main network's encoder."""
     heads: float
-    """Both heads; the generator's at masked positions only."""
+    """All heads."""
 
     @property
     def total(self) -> float:
@@ -73,42 +84,101 @@ class MemoryBytes:
         return self.weights + self.gradients + self.optimizer_moments + self.activations
 
 
-def parameter_counts(model: ModelConfig, vocab_size: int) -> ParameterCounts:
-    """Parameters of both networks for a tokenizer of `vocab_size` ids."""
-    generator, discriminator = model.generator(vocab_size), model.discriminator(vocab_size)
+def parameter_counts(model: ModelConfig, vocab_size: int, objective: ObjectiveConfig = _ELECTRA) -> ParameterCounts:
+    """Parameters of the networks an objective is made of, for a tokenizer of `vocab_size` ids."""
+    parts = network_parts(objective)
+    generator, discriminator = generator_encoder(model, objective, vocab_size), model.discriminator(vocab_size)
     embedding, hidden = model.embedding_size, model.hidden_size
     tables = discriminator.max_position_embeddings + discriminator.type_vocab_size + 2  # 2: LayerNorm
-    encoder = _encoder_parameters(discriminator)
+    embeddings = (discriminator.padded_vocab_size + tables) * embedding
+    main, one = _encoder_parameters(discriminator), _encoder_parameters(generator)
+    of_generator = one * parts.generator + 2 * one * parts.cloze_towers
+    head_of_generator = _language_head_parameters(generator) * parts.generator
+    if parts.cloze_towers:
+        head_of_generator = _language_head_parameters(cloze_head_encoder(generator))
     return ParameterCounts(
-        embeddings=(discriminator.padded_vocab_size + tables) * embedding,
-        generator=_encoder_parameters(generator),
-        discriminator=encoder,
-        generator_head=_linear(generator.hidden_size, embedding) + 2 * embedding + generator.padded_vocab_size,
-        discriminator_head=_linear(hidden, hidden) + _linear(hidden, 1),
-        discriminator_exported=(vocab_size + tables) * embedding + encoder,
+        embeddings=embeddings,
+        generator_embeddings=embeddings * parts.generator_embeddings,
+        generator=of_generator,
+        discriminator=main,
+        generator_head=head_of_generator,
+        discriminator_head=(_linear(hidden, hidden) + _linear(hidden, 1)) * parts.detection_head
+        + _language_head_parameters(discriminator) * parts.language_head,
+        baseline=generator.hidden_size * parts.baseline,
+        discriminator_exported=(vocab_size + tables) * embedding + main,
+        generator_exported=(embeddings + of_generator + head_of_generator) * parts.generator,
     )
 
 
 def training_flops_per_token(
-    model: ModelConfig, masking: MaskingConfig, vocab_size: int, sequence_length: int
+    model: ModelConfig,
+    masking: MaskingConfig,
+    vocab_size: int,
+    sequence_length: int,
+    objective: ObjectiveConfig = _ELECTRA,
+    stage: int = 0,
 ) -> Flops:
-    """Arithmetic of the joint step per token.
+    """Arithmetic of one training step per token.
 
-    A multiply-add counts 2, the backward pass twice the forward pass, and only matrix products count: a look-up in the
-    embeddings is free, the generator's head runs at N positions of each row. A layer costs 24h² + 4Lh where the
-    feed-forward layer is 4h wide: 8h² for the four projections, 4Lh for attention, 4hf for the feed-forward layer.
-    G's own script (1.29e18 for Small, here 1.15e18) and the paper (1.4e18) count otherwise.
+    A multiply-add counts 2, the backward pass twice the forward pass, and only products of matrices count: a look-up in
+    the embeddings, a draw from a fixed distribution and the dot product of an adversarial generator's baseline are
+    free. A network that is frozen or does not run in a stage costs its forward pass or nothing. The generator's head
+    runs at N positions of each row, Electric's cloze head at all; the main network's language-model head at N
+    positions, or at all for All-Tokens MLM; its detection head at all, also where only some are asked about. A layer
+    costs 24h² + 4Lh where the feed-forward layer is 4h wide: 8h² for the four projections, 4Lh for attention (causal
+    attention counted whole, as it is computed), 4hf for the feed-forward layer. G's own script (1.29e18 for Small, here
+    1.15e18) and the paper (1.4e18) count otherwise.
+
+    Args:
+        model: sizes.
+        masking: share of masked positions.
+        vocab_size: ids of the tokenizer.
+        sequence_length: L.
+        objective: decides which networks and heads run, and where.
+        stage: of `ObjectiveConfig.stage_at`; only `two_stage` has a second.
     """
-    generator, discriminator = model.generator(vocab_size), model.discriminator(vocab_size)
-    hidden, embedding = generator.hidden_size, generator.embedding_size
+    parts = network_parts(objective)
+    generator, discriminator = generator_encoder(model, objective, vocab_size), model.discriminator(vocab_size)
     masked_share = max_masked_positions(masking, sequence_length) / sequence_length
-    language_head = (2 * hidden * embedding + 2 * embedding * generator.padded_vocab_size) * masked_share
-    detection_head = 2 * discriminator.hidden_size * (discriminator.hidden_size + 1)
+    of_generator = head_of_generator = 0.0
+    if parts.generator:
+        of_generator = _encoder_flops(generator, sequence_length)
+        head_of_generator = _language_head_flops(generator) * masked_share
+    elif parts.cloze_towers:
+        of_generator = 2 * _encoder_flops(generator, sequence_length)
+        head_of_generator = _language_head_flops(cloze_head_encoder(generator))
+    main = _encoder_flops(discriminator, sequence_length)
+    head_of_main = 2.0 * discriminator.hidden_size * (discriminator.hidden_size + 1) * parts.detection_head
+    if parts.language_head:
+        share = 1.0 if objective.name == "all_tokens_mlm" else masked_share
+        head_of_main += _language_head_flops(discriminator) * share
+    # How often the forward pass's cost is paid: 3 with a backward pass, 1 without.
+    generator_times, main_times = 3.0, 3.0
+    if objective.name == "two_stage":
+        generator_times, main_times = (3.0, 0.0) if stage == 0 else (1.0, 3.0)
     return Flops(
-        generator=3.0 * _encoder_flops(generator, sequence_length),
-        discriminator=3.0 * _encoder_flops(discriminator, sequence_length),
-        heads=3.0 * (language_head + detection_head),
+        generator=generator_times * of_generator,
+        discriminator=main_times * main,
+        heads=generator_times * head_of_generator + main_times * head_of_main,
     )
+
+
+def training_flops_until(
+    step: int,
+    num_train_steps: int,
+    model: ModelConfig,
+    masking: MaskingConfig,
+    vocab_size: int,
+    sequence_length: int,
+    objective: ObjectiveConfig = _ELECTRA,
+) -> float:
+    """FLOPs of the first `step` steps of a run, if each had one token: multiply by the tokens of a step."""
+    starts = objective.stage_starts(num_train_steps)
+    total = 0.0
+    for stage, (start, end) in enumerate(zip(starts, (*starts[1:], num_train_steps), strict=True)):
+        steps = max(0, min(step, end) - start)
+        total += steps * training_flops_per_token(model, masking, vocab_size, sequence_length, objective, stage).total
+    return total
 
 
 def training_memory_bytes(
@@ -117,22 +187,31 @@ def training_memory_bytes(
     vocab_size: int,
     sequence_length: int,
     rows: int,
+    objective: ObjectiveConfig = _ELECTRA,
 ) -> MemoryBytes:
     """Memory of one float32 worker that computes `rows` rows at a time; workers each hold all of it.
 
     Weights, gradients: 4 bytes a parameter; Adam's two moments: 8. Activations, kept for the backward pass, in floats:
     per token and layer 9h + 2f (input, query-key-value, scaled query, context, two LayerNorm inputs, one LayerNorm
-    output; feed-forward before and after GELU) and A · L attention probabilities; per masked position three rows as
-    wide as the vocabulary (log-probabilities, sampling weights, gradient). Dropout adds a byte for each element it sees
-    and a second copy of the probabilities. An estimate: allocators round up, and autocast to bf16 keeps less.
+    output; feed-forward before and after GELU) and A · L attention probabilities; per position whose logits are made
+    three rows as wide as the vocabulary (log-probabilities, sampling weights, gradient), two for a head that is not
+    sampled from. Dropout adds a byte for each element it sees and a second copy of the probabilities. `two_stage` is
+    reckoned as if both its networks were trained at once. An estimate: allocators round up, and autocast to bf16 keeps
+    less.
     """
-    parameter_bytes = _FLOAT_BYTES * parameter_counts(model, vocab_size).total
-    generator, discriminator = model.generator(vocab_size), model.discriminator(vocab_size)
+    parts = network_parts(objective)
+    parameter_bytes = _FLOAT_BYTES * parameter_counts(model, vocab_size, objective).total
+    generator, discriminator = generator_encoder(model, objective, vocab_size), model.discriminator(vocab_size)
     tokens = rows * sequence_length
     masked = rows * max_masked_positions(masking, sequence_length)
-    activations = sum(tokens * _layer_activation_bytes(e, sequence_length) for e in (generator, discriminator))
-    activations += 2 * _FLOAT_BYTES * tokens * (2 * model.embedding_size)  # each network's embeddings and LayerNorm
-    activations += 3 * _FLOAT_BYTES * masked * generator.padded_vocab_size
+    encoders = [discriminator] + [generator] * (parts.generator + 2 * parts.cloze_towers)
+    activations = sum(tokens * _layer_activation_bytes(e, sequence_length) for e in encoders)
+    # Each network's embeddings and LayerNorm.
+    activations += len(encoders) * _FLOAT_BYTES * tokens * (2 * model.embedding_size)
+    wide_rows = 3 * (masked * parts.generator + tokens * parts.cloze_towers)
+    if parts.language_head:
+        wide_rows += 2 * (tokens if objective.name == "all_tokens_mlm" else masked)
+    activations += _FLOAT_BYTES * wide_rows * discriminator.padded_vocab_size
     return MemoryBytes(
         weights=parameter_bytes,
         gradients=parameter_bytes,
@@ -143,6 +222,17 @@ def training_memory_bytes(
 
 def _linear(in_features: int, out_features: int) -> int:
     return in_features * out_features + out_features
+
+
+def _language_head_parameters(encoder: EncoderConfig) -> int:
+    embedding = encoder.embedding_size
+    return _linear(encoder.hidden_size, embedding) + 2 * embedding + encoder.padded_vocab_size
+
+
+def _language_head_flops(encoder: EncoderConfig) -> float:
+    """Forward, per position it runs at."""
+    embedding = encoder.embedding_size
+    return 2.0 * encoder.hidden_size * embedding + 2.0 * embedding * encoder.padded_vocab_size
 
 
 def _encoder_parameters(encoder: EncoderConfig) -> int:

@@ -48,3 +48,10 @@ class ReplacedTokenDetectionHead(nn.Module):
         """float[B, L, H] to logits float[B, L]."""
         logits: Tensor = self.prediction(F.gelu(self.dense(hidden_BLH)))
         return logits.squeeze(-1)
+
+
+def gather_positions(hidden_BLH: Tensor, positions: Tensor) -> Tensor:
+    """float[M, H] of float[B, L, H] at int64[B, N] positions."""
+    rows, length, hidden = hidden_BLH.shape
+    starts = torch.arange(0, rows * length, length, device=positions.device)[:, None]
+    return hidden_BLH.reshape(rows * length, hidden).index_select(0, (positions + starts).flatten())

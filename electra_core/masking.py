@@ -12,7 +12,9 @@ from electra_core.randomness import Draws
 __all__ = ["apply_mask", "max_masked_positions"]
 
 
-def apply_mask(batch: TokenBatch, masking: MaskingConfig, special: SpecialTokens, draws: Draws) -> MaskedBatch:
+def apply_mask(
+    batch: TokenBatch, masking: MaskingConfig, special: SpecialTokens, draws: Draws, vocab_size: int | None = None
+) -> MaskedBatch:
     """Choose positions to mask and put [MASK] at most of them.
 
     A row gets `max(1, min(N, round(mask_fraction · real tokens)))` positions, [CLS] and [SEP] counted as real but
@@ -24,6 +26,10 @@ def apply_mask(batch: TokenBatch, masking: MaskingConfig, special: SpecialTokens
         masking: the shares.
         special: ids of [PAD], [CLS], [SEP] and [MASK].
         draws: this step's random numbers; only its seed and step are used, the rows are the batch's.
+        vocab_size: ids that random tokens are drawn from; needed where `random_token_fraction` is above 0.
+
+    Raises:
+        ValueError: `random_token_fraction` is above 0 and `vocab_size` is not given.
     """
     draws = draws.for_rows(batch.rows)
     input_ids = batch.input_ids
@@ -46,10 +52,20 @@ def apply_mask(batch: TokenBatch, masking: MaskingConfig, special: SpecialTokens
     wanted = torch.minimum(wanted, may_be_masked.sum(dim=1))
     is_masked = torch.arange(room, device=input_ids.device) < wanted[:, None]
 
-    shows_mask = draws.uniform("masking.replacement", room) < masking.mask_token_fraction
+    replacement = draws.uniform("masking.replacement", room)
     original = input_ids.gather(1, positions)
     # Filler keeps its token: to the networks it is no different from any unmasked position.
-    shown = original.masked_fill(is_masked & shows_mask, special.mask_id)
+    shown = original.masked_fill(is_masked & (replacement < masking.mask_token_fraction), special.mask_id)
+    if masking.random_token_fraction > 0:
+        if vocab_size is None:
+            raise ValueError(
+                "vocab_size must be given where random_token_fraction is above 0, "
+                f"got None with {masking.random_token_fraction}"
+            )
+        # The same number decides both shares, from its two ends. BERT draws from the whole vocabulary.
+        shows_random = is_masked & (replacement > 1 - masking.random_token_fraction)
+        random_ids = (draws.words("masking.random_tokens", room) >> 1).remainder(vocab_size)
+        shown = torch.where(shows_random, random_ids, shown)
     return MaskedBatch(
         generator_input_ids=input_ids.scatter(1, positions, shown),
         original_ids=input_ids,

@@ -13,18 +13,23 @@ from electra_core.conversion.to_transformers import (
     generator_state_dict,
     transformers_config,
 )
+from electra_core.parts import exported_networks
 from electra_core.pretraining import ElectraForPretraining
 from pipelines import storage
 from pipelines.storage.artifacts import PreparedCorpus
 
-ARCHITECTURES = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+ARCHITECTURES = {
+    "discriminator": "ElectraForPreTraining",
+    "encoder": "ElectraForMaskedLM",
+    "generator": "ElectraForMaskedLM",
+}
 """Transformers' class for each network."""
 
 
 def export_networks(
     networks: ElectraForPretraining, corpus: PreparedCorpus, cards: dict[str, str], folder: Path
 ) -> dict[str, Path]:
-    """Write both networks under `folder`.
+    """Write the networks of the objective that are worth keeping under `folder`.
 
     Args:
         networks: trained weights; vocabulary padding is sliced off.
@@ -36,8 +41,10 @@ def export_networks(
         Network to its folder.
     """
     states = {
-        "discriminator": (discriminator_state_dict(networks), networks.discriminator.config),
-        "generator": (generator_state_dict(networks), networks.generator.config),
+        network: (generator_state_dict(networks), networks.generator.config)
+        if network == "generator"
+        else (discriminator_state_dict(networks), networks.discriminator.config)
+        for network in exported_networks(networks.objective_config)
     }
     special = SpecialTokens(*corpus.special)
     folders = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from electra_core.accounting import parameter_counts, training_flops_per_token, training_memory_bytes
+from electra_core.accounting import parameter_counts, training_flops_until, training_memory_bytes
 from pipelines.specs.corpus import WordPieceSpec
 from pipelines.specs.documents import Document
 from pipelines.specs.pretrain import PretrainSpec
@@ -23,15 +23,16 @@ class JobPlan(Document):
     discriminator_parameters: int
     """What finetuning starts from: embeddings and encoder."""
     generator_parameters: int
-    """As exported: embeddings, encoder and head."""
+    """As exported: embeddings, encoder and head; 0 where no generator is."""
     trainable_parameters: int
-    """Both networks, what they share counted once."""
+    """All networks, what they share counted once."""
     vocab_size: int
     """Upper bound: a small corpus can give fewer entries."""
     tokens_per_step: int
     total_tokens: int
     flops_per_step: float
-    """Forward and backward of both networks: 2 per multiply-add, backward twice the forward, look-ups free."""
+    """Forward and backward of all networks, the mean over the steps: 2 per multiply-add, backward twice the forward,
+    look-ups free."""
     total_flops: float
     memory_bytes_per_worker: int
     """Estimate: weights, gradients, Adam's moments and activations of one worker."""
@@ -56,27 +57,29 @@ def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None, vocab_size: in
     elif vocab_size is None:
         vocab_size = BERT_VOCAB_SIZE
     training = spec.training
-    parameters = parameter_counts(spec.model, vocab_size)
-    flops_per_step = spec.tokens_per_step * float(
-        training_flops_per_token(spec.model, spec.masking, vocab_size, training.sequence_length).total
+    parameters = parameter_counts(spec.model, vocab_size, spec.objective)
+    steps = training.num_train_steps
+    total_flops = spec.tokens_per_step * training_flops_until(
+        steps, steps, spec.model, spec.masking, vocab_size, training.sequence_length, spec.objective
     )
     total_tokens = spec.tokens_per_step * training.num_train_steps
     return JobPlan(
         spec=spec.model_dump(mode="json"),
         discriminator_parameters=parameters.discriminator_exported,
-        generator_parameters=parameters.embeddings + parameters.generator + parameters.generator_head,
+        generator_parameters=parameters.generator_exported,
         trainable_parameters=parameters.total,
         vocab_size=vocab_size,
         tokens_per_step=spec.tokens_per_step,
         total_tokens=total_tokens,
-        flops_per_step=flops_per_step,
-        total_flops=flops_per_step * training.num_train_steps,
+        flops_per_step=total_flops / steps,
+        total_flops=total_flops,
         memory_bytes_per_worker=training_memory_bytes(
             spec.model,
             spec.masking,
             vocab_size,
             training.sequence_length,
             rows=training.global_batch_size // (spec.compute.num_workers * training.gradient_accumulation_steps),
+            objective=spec.objective,
         ).total,
         num_cpus=spec.compute.num_cpus,
         num_gpus=spec.compute.num_gpus,

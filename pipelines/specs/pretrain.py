@@ -126,7 +126,23 @@ class PretrainSpec(FrozenModel):
                 "optimizer.warmup_steps must be less than training.num_train_steps, "
                 f"got {self.optimizer.warmup_steps} and {training.num_train_steps}"
             )
+        if self.objective.name == "two_stage":
+            self._check_two_stages()
         return self
+
+    def _check_two_stages(self) -> None:
+        if self.model.generator_size_ratio != 1:
+            raise ValueError(
+                "model.generator_size_ratio must be 1 where objective.name is 'two_stage', whose discriminator starts "
+                f"from the generator's weights, got {self.model.generator_size_ratio:g}"
+            )
+        steps = self.training.num_train_steps
+        switch = self.objective.stage_starts(steps)[1]
+        if not 0 < switch < steps:
+            raise ValueError(
+                "objective.two_stage_switch_fraction must leave each stage a step of training.num_train_steps, "
+                f"got {self.objective.two_stage_switch_fraction:g} of {steps}, which switches at step {switch}"
+            )
 
     @property
     def discriminator_model_name(self) -> str:

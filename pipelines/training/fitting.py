@@ -18,7 +18,7 @@ from pipelines.logs import configure_logging
 from pipelines.record.tracking import Run, RunIdentity, last_recorded_step
 from pipelines.rows.loader import TrainingRows, ValidationRows
 from pipelines.training.checkpoint import list_checkpoints
-from pipelines.training.telemetry import RecordedTelemetry, SilentTelemetry, Telemetry
+from pipelines.training.telemetry import HEADLINE_LOSSES, RecordedTelemetry, SilentTelemetry, Telemetry
 from pipelines.training.train_loop import TrainingTask, train
 from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 
@@ -123,8 +123,8 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
         mlflow_experiment_id=task.run.experiment_id,
     )
     recorded_steps = {
-        "train": last_recorded_step(task.run, "train/generator_loss"),
-        "eval": last_recorded_step(task.run, "eval/generator_loss"),
+        split: max(last_recorded_step(task.run, f"{split}/{name}") for name in HEADLINE_LOSSES)
+        for split in ("train", "eval")
     }
     run = Run(task.run, recorded_steps)
     telemetry: Telemetry = RecordedTelemetry(spec, reporter, run)

@@ -19,17 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from electra_core.accounting import training_flops_per_token
+from electra_core.accounting import training_flops_until
 from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
 from electra_core.metrics import figures
+from electra_core.noise import noise_weights
 from electra_core.objectives import ObjectiveSums
 from electra_core.optimizer import ElectraAdam, clip_by_global_norm, parameter_groups
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from electra_core.schedule import learning_rate
 from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
-from pipelines.rows.loader import TrainingRows, ValidationRows
+from pipelines.rows.loader import TrainingRows, ValidationRows, read_unigram_counts
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.training.checkpoint import restore_checkpoint, save_checkpoint
@@ -64,10 +65,14 @@ class TrainingTask:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def build_networks(spec: PretrainSpec, vocab_size: int) -> ElectraForPretraining:
-    """Both networks with the initial weights the seed gives."""
+def build_networks(spec: PretrainSpec, corpus: PreparedCorpus) -> ElectraForPretraining:
+    """The objective's networks with the initial weights the seed gives, in its first stage."""
     rng = torch.Generator().manual_seed(spec.training.seed)
-    return ElectraForPretraining(spec.model, vocab_size, spec.objective, rng)
+    noise = None
+    if spec.objective.generator != "transformer":
+        counts = torch.from_numpy(read_unigram_counts(corpus)) if spec.objective.generator == "unigram" else None
+        noise = noise_weights(corpus.vocab_size, SpecialTokens(*corpus.special), counts)
+    return ElectraForPretraining(spec.model, corpus.vocab_size, spec.objective, rng, noise)
 
 
 def build_optimizer(spec: PretrainSpec, networks: nn.Module) -> ElectraAdam:
@@ -92,7 +97,7 @@ class Batches:
         share = worker.share(training.global_batch_size)
         self._positions = np.arange(share.start, share.stop)
         self._global_rows = torch.from_numpy(self._positions).to(worker.device)
-        self._special = SpecialTokens(*task.corpus.special)
+        self._special, self._vocab_size = SpecialTokens(*task.corpus.special), task.corpus.vocab_size
 
     def at(self, step: int) -> MaskedBatch:
         """The batch of a step: int64[B, L] where B is this worker's share of the global batch."""
@@ -106,7 +111,8 @@ class Batches:
             rows=self._global_rows,
             is_packed=True,  # rows are cut from the stream full
         )
-        return apply_mask(batch, self._masking, self._special, Draws(self._seed, step, self._global_rows))
+        draws = Draws(self._seed, step, self._global_rows)
+        return apply_mask(batch, self._masking, self._special, draws, self._vocab_size)
 
 
 def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
@@ -122,29 +128,26 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     """
     spec, training = task.spec, task.spec.training
 
-    networks = build_networks(spec, task.corpus.vocab_size).to(worker.device)
+    networks = build_networks(spec, task.corpus).to(worker.device)
     optimizer = build_optimizer(spec, networks)
     step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity)
     _check_same_start(worker, step)
-    model = worker.parallelise(networks)
     parameters = list(networks.parameters())
 
     batches = Batches(task, worker)
     held_out = ValidationRows(task.corpus, training.sequence_length, spec.evaluation.max_rows)
-    flops_per_token = float(
-        training_flops_per_token(spec.model, spec.masking, task.corpus.vocab_size, training.sequence_length).total
-    )
     peak_rate = _peak_rate(worker, training.precision)
-    if step < training.num_train_steps:
-        micro = batches.at(step).split(training.gradient_accumulation_steps)[0]
-        with _autocast(worker, training.precision):
-            _settle_gradient_buckets(model, micro, Draws(training.seed, step, micro.rows))
-    window = Window(worker, spec.tokens_per_step, flops_per_token, step, peak_rate)
+    window = Window(worker, spec, task.corpus.vocab_size, step, peak_rate)
     if worker.is_first:
         log.info("training_started", extra={"step": step, "num_workers": worker.world_size})
 
     networks.train()
+    first_step = step
+    model: nn.Module = networks
     while step < training.num_train_steps:
+        if step == first_step or step in spec.objective.stage_starts(training.num_train_steps):
+            with window.paused():
+                model = _enter_stage(networks, spec, worker, step, batches)
         batch = batches.at(step)
         # The losses are means over the whole global batch, so every worker divides by the global counts. The wish to
         # stop travels along, so that all workers see it at the same step.
@@ -153,7 +156,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
         for micro, is_last in _micro_batches(batch, training.gradient_accumulation_steps):
             with _no_sync(model, not is_last), _autocast(worker, training.precision):
                 sums: ObjectiveSums = model(micro, Draws(training.seed, step, micro.rows))
-            loss = sums.total(num_masked, num_real, spec.objective.discriminator_weight)
+            loss = sums.total(num_masked, num_real)
             # DistributedDataParallel averages gradients over the workers; ours are parts of a sum.
             (loss * worker.world_size).backward()
             window.add(sums)
@@ -201,11 +204,11 @@ class Window:
     """Losses and speed between two readings, kept on the device so that no step waits for the host."""
 
     def __init__(
-        self, worker: Worker, tokens_per_step: int, flops_per_token: float, step: int, peak_flops_per_second: float
+        self, worker: Worker, spec: PretrainSpec, vocab_size: int, step: int, peak_flops_per_second: float
     ) -> None:
         self._worker = worker
-        self._tokens_per_step = tokens_per_step
-        self._flops_per_token = flops_per_token
+        self._spec = spec
+        self._vocab_size = vocab_size
         self._peak = peak_flops_per_second
         self._sums: dict[str, Tensor] = {}
         self._grad_norm = torch.zeros((), device=worker.device)
@@ -215,8 +218,8 @@ class Window:
 
     def add(self, sums: ObjectiveSums) -> None:
         """Add one micro-batch's sums."""
-        detached = sums.detached()
-        self._sums = {name: value + self._sums.get(name, 0.0) for name, value in detached.items()}
+        for name, value in sums.detached().items():
+            self._sums[name] = value + self._sums.get(name, 0.0)
 
     def watch(self, step: int, loss: Tensor, grad_norm: Tensor) -> None:
         """Remember the gradient's norm, and the first step whose loss or gradient was not finite."""
@@ -242,18 +245,30 @@ class Window:
         self.raise_if_not_finite()
         seconds = time.perf_counter() - self._clock
         steps = step - self._read_step
-        tokens_per_second = steps * self._tokens_per_step / max(seconds, 1e-9)
-        tokens = step * self._tokens_per_step
+        tokens_per_second = steps * self._spec.tokens_per_step / max(seconds, 1e-9)
+        flops = self._flops_until(step)
         readings = figures(dict(zip(self._sums, sums, strict=True)))
         readings |= {
             "gradient_norm": float(self._grad_norm),
-            "tokens": float(tokens),
+            "tokens": float(step * self._spec.tokens_per_step),
             "tokens_per_second": tokens_per_second,
-            "flops": tokens * self._flops_per_token,
-            "mfu": tokens_per_second * self._flops_per_token / self._peak,
+            "flops": flops,
+            "mfu": (flops - self._flops_until(self._read_step)) / max(seconds, 1e-9) / self._peak,
         }
         self._sums, self._read_step, self._clock = {}, step, time.perf_counter()
         return readings
+
+    def _flops_until(self, step: int) -> float:
+        spec = self._spec
+        return spec.tokens_per_step * training_flops_until(
+            step,
+            spec.training.num_train_steps,
+            spec.model,
+            spec.masking,
+            self._vocab_size,
+            spec.training.sequence_length,
+            spec.objective,
+        )
 
     def raise_if_not_finite(self) -> None:
         """Raise on every worker if any of them met a loss or gradient that was not finite."""
@@ -278,6 +293,24 @@ def _peak_rate(worker: Worker, precision: str) -> float:
     return float(worker.sum(rate.to(worker.device)))
 
 
+def _enter_stage(
+    networks: ElectraForPretraining, spec: PretrainSpec, worker: Worker, step: int, batches: Batches
+) -> nn.Module:
+    """Ready the networks for the stage of the objective that a step belongs to, and wrap them for all workers.
+
+    The optimizer has all parameters from the start, so that it is saved alike in every stage.
+    """
+    training, objective = spec.training, spec.objective
+    stage = objective.stage_at(step, training.num_train_steps)
+    networks.enter_stage(stage, is_start=step in objective.stage_starts(training.num_train_steps))
+    # Which parameters take gradient is fixed when DistributedDataParallel wraps them.
+    model = worker.parallelise(networks)
+    micro = batches.at(step).split(training.gradient_accumulation_steps)[0]
+    with _autocast(worker, training.precision):
+        _settle_gradient_buckets(model, micro, Draws(training.seed, step, micro.rows))
+    return model
+
+
 def _settle_gradient_buckets(model: nn.Module, batch: MaskedBatch, draws: Draws) -> None:
     """Run two backward passes whose gradients are thrown away.
 
@@ -289,7 +322,7 @@ def _settle_gradient_buckets(model: nn.Module, batch: MaskedBatch, draws: Draws)
         return
     for _ in range(2):
         sums: ObjectiveSums = model(batch, draws)
-        (0.0 * (sums.generator_loss + sums.discriminator_loss)).backward()
+        (0.0 * sums.total(1.0, 1.0)).backward()
         model.zero_grad(set_to_none=True)
 
 

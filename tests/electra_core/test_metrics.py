@@ -9,9 +9,11 @@ from electra_core.metrics import binary_entropy, figures
 SUMS = {
     "generator_loss": 50.0,
     "discriminator_loss": 30.0,
-    "num_masked": 20.0,
-    "num_real": 100.0,
+    "generator_loss_positions": 20.0,
+    "discriminator_loss_positions": 100.0,
+    "num_scored": 100.0,
     "generator_correct": 5.0,
+    "generator_correct_positions": 20.0,
     "num_replaced": 10.0,
     "discriminator_true_positives": 6.0,
     "discriminator_false_positives": 2.0,

@@ -1,0 +1,66 @@
+"""Which networks and heads an objective is made of. Plain words without torch: prices are reckoned from them too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from electra_core.config import EncoderConfig, ModelConfig, ObjectiveConfig
+
+_WITH_LANGUAGE_HEAD = frozenset({"mlm", "replace_mlm", "all_tokens_mlm"})
+_WITHOUT_DETECTION_HEAD = frozenset({"mlm", "replace_mlm"})
+_WITHOUT_GENERATOR = frozenset({"mlm", "electric"})
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkParts:
+    """What is built beside the embeddings and the main network, which every objective has.
+
+    The main network is called `discriminator` everywhere, whatever it is trained for.
+    """
+
+    generator: bool
+    """A generator, with its head."""
+    cloze_towers: bool
+    """Electric's two-tower cloze network, with its head, in the generator's place."""
+    generator_embeddings: bool
+    """Embeddings of the generator's own: the main network's are trained while it is frozen."""
+    detection_head: bool
+    """On the main network: one logit per token."""
+    language_head: bool
+    """On the main network: one logit per id."""
+    baseline: bool
+    """The vector that predicts the generator's reward."""
+
+
+def network_parts(objective: ObjectiveConfig) -> NetworkParts:
+    """The parts an objective uses: no other is built, so every parameter is trained."""
+    name = objective.name
+    return NetworkParts(
+        generator=objective.generator == "transformer" and name not in _WITHOUT_GENERATOR,
+        cloze_towers=name == "electric",
+        generator_embeddings=name == "two_stage",
+        detection_head=name not in _WITHOUT_DETECTION_HEAD,
+        language_head=name in _WITH_LANGUAGE_HEAD,
+        baseline=name == "adversarial",
+    )
+
+
+def exported_networks(objective: ObjectiveConfig) -> tuple[str, ...]:
+    """Networks worth keeping, the main one first: `discriminator`, or `encoder` where it detects nothing; then
+    `generator`, where there is one. Electric's two towers are no BERT, so they stay behind.
+    """
+    parts = network_parts(objective)
+    main = "discriminator" if parts.detection_head else "encoder"
+    return (main, "generator") if parts.generator else (main,)
+
+
+def generator_encoder(model: ModelConfig, objective: ObjectiveConfig, vocab_size: int) -> EncoderConfig:
+    """Sizes of the generator, or of one tower: in `two_stage` the discriminator's, heads included, since its weights
+    become the discriminator's.
+    """
+    return model.discriminator(vocab_size) if objective.name == "two_stage" else model.generator(vocab_size)
+
+
+def cloze_head_encoder(tower: EncoderConfig) -> EncoderConfig:
+    """Sizes that the head on two towers is built from: it reads both, side by side."""
+    return EncoderConfig.model_validate({**dict(tower), "hidden_size": 2 * tower.hidden_size})
