@@ -46,14 +46,16 @@ class ClozeTowers(nn.Module):
 
         Returns:
             float[B, L, 2H]; at position t the left tower's state at t − 1 and the right tower's at t + 1, so nothing
-            of token t itself. Past either end stand zeros (G rolls around, which shows the ends everything).
+            of token t itself. Past either end, and at padding, stand zeros (G rolls around, which shows the ends
+            everything).
         """
         length = input_ids.shape[1]
         is_behind = torch.ones(length, length, dtype=torch.bool, device=input_ids.device).tril()
         states = []
         for tower, may_see in ((self.left_to_right, is_behind), (self.right_to_left, is_behind.T)):
             embedded = embeddings(input_ids, token_type_ids, draws, tower.embeddings_stream)
-            states.append(_encode(tower, embedded, _bias(may_see, attention_mask, embedded.dtype), draws))
+            state_BLH = _encode(tower, embedded, _bias(may_see, attention_mask, embedded.dtype), draws)
+            states.append(state_BLH if attention_mask is None else state_BLH * attention_mask[:, :, None])
         return torch.cat([F.pad(states[0][:, :-1], (0, 0, 1, 0)), F.pad(states[1][:, 1:], (0, 0, 0, 1))], dim=-1)
 
 

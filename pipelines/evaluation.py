@@ -126,13 +126,13 @@ def mark_example(
     of them, the figures say.
     """
     networks.eval()
-    tokenizer = load_tokenizer(task.corpus.tokenizer_uri)
-    special = SpecialTokens(*task.corpus.special)
     indices = np.arange(min(EXAMPLE_CANDIDATES, rows.num_rows))
     masked, draws = held_out_batch(rows, indices, task, worker.device)
     detection = networks(masked, draws).detection
     if detection is None:
         return ()
+    tokenizer = load_tokenizer(task.corpus.tokenizer_uri)
+    special = SpecialTokens(*task.corpus.special)
     probabilities = detection.logits.sigmoid()
     shown = slice(0, EXAMPLE_TOKENS)
     best = int(_separation(probabilities[:, shown], detection.is_replaced[:, shown]).argmax())

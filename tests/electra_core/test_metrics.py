@@ -41,6 +41,11 @@ def test_a_share_of_nothing_is_zero():
     assert set(figures(dict.fromkeys(SUMS, 0.0)).values()) == {0.0}
 
 
+def test_what_an_objective_lacks_has_no_figure():
+    assert figures({"mlm_loss": 6.0, "mlm_loss_positions": 3.0, "mlm_correct": 1.0, "mlm_correct_positions": 4.0}) == {
+        "mlm_loss": 2.0, "mlm_accuracy": 0.25}  # fmt: skip
+
+
 def test_entropy_is_largest_at_one_half():
     assert binary_entropy(0.5) == pytest.approx(math.log(2))
     assert binary_entropy(0.0) == binary_entropy(1.0) == 0.0

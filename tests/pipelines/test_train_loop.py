@@ -32,7 +32,8 @@ class Notebook(SilentTelemetry):
         return self._stop_at is not None and len(self.losses) + 1 >= self._stop_at
 
     def log_training(self, step: int, figures: Mapping[str, float]) -> None:
-        self.losses[step] = (figures["generator_loss"], figures["discriminator_loss"])
+        # Objectives that lack one of the two are run here as well.
+        self.losses[step] = (figures.get("generator_loss", 0.0), figures.get("discriminator_loss", 0.0))
         if step == self._fail_at:
             raise KeyboardInterrupt
 
