@@ -53,7 +53,7 @@ def adversarial(
             generator_loss=(F.cross_entropy(logits_MV, original_M, reduction="none") * weights_M).sum(),
             generator_correct=((logits_MV.argmax(dim=-1) == original_M) * weights_M).sum(),
         )
-    detected = detect(networks, corruption, draws, config, generator_weight=None)
+    detected = detect(networks, corruption, draws, config.discriminator_weight, generator_weight=None)
     assert detected.detection is not None
 
     with torch.no_grad():

@@ -30,7 +30,7 @@ def electra(
         config: λ, kind of generator, temperature and `disallow_correct`.
     """
     corruption = corrupt(networks, batch, draws, config)
-    return detect(networks, corruption, draws, config)
+    return detect(networks, corruption, draws, config.discriminator_weight)
 
 
 def electra_15(
@@ -38,7 +38,7 @@ def electra_15(
 ) -> ObjectiveSums:
     """ELECTRA 15 %: the discriminator is asked about masked positions only. Arguments as for `electra`."""
     corruption = corrupt(networks, batch, draws, config)
-    return detect(networks, corruption, draws, config, at_masked_positions(batch))
+    return detect(networks, corruption, draws, config.discriminator_weight, at_masked_positions(batch))
 
 
 def random_15(
@@ -49,7 +49,7 @@ def random_15(
     Tells apart what the loss loses in `electra_15`: the positions, or that they are the masked ones.
     """
     corruption = corrupt(networks, batch, draws, config)
-    return detect(networks, corruption, draws, config, at_random_positions(batch, draws))
+    return detect(networks, corruption, draws, config.discriminator_weight, at_random_positions(batch, draws))
 
 
 def at_random_positions(batch: MaskedBatch, draws: Draws) -> Tensor:
@@ -68,7 +68,7 @@ def detect(
     networks: ElectraForPretraining,
     corruption: Corruption,
     draws: Draws,
-    config: ObjectiveConfig,
+    discriminator_weight: float,
     weights_BL: Tensor | None = None,
     generator_weight: float | None = 1.0,
 ) -> ObjectiveSums:
@@ -78,7 +78,7 @@ def detect(
         networks: of which the discriminator runs.
         corruption: what the generator made.
         draws: random numbers of this step.
-        config: λ.
+        discriminator_weight: λ.
         weights_BL: float32[B, L], 1 where the discriminator is asked, as often as positions are masked; None asks
             everywhere but at padding.
         generator_weight: of the generator's loss; None only watches it.
@@ -93,12 +93,12 @@ def detect(
     if weights_BL is None:
         weights = None if batch.is_packed else batch.attention_mask.float()
         loss = detection_loss(
-            logits_BL, corruption.is_replaced, weights, batch.num_real, "num_real", config.discriminator_weight
+            logits_BL, corruption.is_replaced, weights, batch.num_real, "num_real", discriminator_weight
         )
         is_scored = batch.attention_mask
     else:
         loss = detection_loss(
-            logits_BL, corruption.is_replaced, weights_BL, batch.num_masked, "num_masked", config.discriminator_weight
+            logits_BL, corruption.is_replaced, weights_BL, batch.num_masked, "num_masked", discriminator_weight
         )
         is_scored = weights_BL > 0
     detection = Detection(corruption.corrupted_ids, corruption.is_replaced, logits_BL.detach(), is_scored)

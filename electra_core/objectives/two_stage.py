@@ -28,8 +28,7 @@ def two_stage(
     corruption = corrupt(networks, batch, draws, config)
     if networks.stage == 0:
         return ObjectiveSums(corruption.losses(), corruption.statistics())
-    alone = config.model_copy(update={"discriminator_weight": 1.0})
-    return detect(networks, corruption, draws, alone, generator_weight=None)
+    return detect(networks, corruption, draws, discriminator_weight=1.0, generator_weight=None)
 
 
 def enter_stage(networks: ElectraForPretraining, stage: int, is_start: bool) -> None:

@@ -17,6 +17,7 @@ Curve = Sequence[tuple[int, float]]
 _TITLES = {
     "generator_loss": "generator: masked-LM loss (nats)",
     "generator_accuracy": "generator: accuracy",
+    "generator_reward": "generator: reward (nats)",
     "mlm_loss": "encoder: masked-LM loss (nats)",
     "mlm_accuracy": "encoder: accuracy",
     "discriminator_loss": "discriminator: RTD loss (nats)",
@@ -177,6 +178,9 @@ def _recipe(spec: PretrainSpec) -> str:
     generator = f"ratio {spec.model.generator_size_ratio:g}" if has_network else objective.generator
     if objective.name == "mlm":
         return "no generator"
+    if objective.name == "two_stage":
+        share = objective.two_stage_switch_fraction
+        return f"generator {generator}, alone for {share:.0%} of the steps and frozen for the rest"
     return f"generator {generator}; λ = {objective.discriminator_weight:g}"
 
 

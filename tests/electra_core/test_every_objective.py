@@ -114,6 +114,19 @@ def test_counts_of_the_losses_are_the_batchs(name, stage):
 
 
 @pytest.mark.parametrize(("name", "stage"), STAGES)
+def test_bf16_autocast_keeps_losses_in_float32(name, stage):
+    net, batch = build(name, stage), batch_for(name)
+    plain = net(batch, draws(batch))
+    with torch.autocast("cpu", torch.bfloat16):
+        sums = net(batch, draws(batch))
+        sums.total(batch.num_masked, batch.num_real).backward()
+    assert all(value.dtype == torch.float32 for value in sums.detached().values())
+    if "generator_loss" in sums.losses:
+        loss, plain_loss = sums.losses["generator_loss"].sum, plain.losses["generator_loss"].sum
+        torch.testing.assert_close(loss, plain_loss, rtol=0.02, atol=0)
+
+
+@pytest.mark.parametrize(("name", "stage"), STAGES)
 def test_figures_that_make_no_sense_are_absent(name, stage):
     net, batch = build(name, stage), batch_for(name)
     named = figures({key: value.item() for key, value in net(batch, draws(batch)).detached().items()})
