@@ -126,8 +126,5 @@ class RecordedTelemetry:
 
 
 def _is_shown(name: str) -> bool:
-    return name.startswith(("generator_", "discriminator_", "mlm_")) or name in (
-        "learning_rate",
-        "gradient_norm",
-        "mfu",
-    )
+    is_of_a_network = name.startswith(("generator_", "discriminator_", "mlm_")) or name.endswith("_loss")
+    return is_of_a_network or name in ("learning_rate", "gradient_norm", "mfu")
