@@ -20,7 +20,7 @@ from electra_core.optimizer import make_optimizer
 from pipelines.convert import main
 from pipelines.job import JobDirectory
 from pipelines.training.checkpoint import save_checkpoint
-from pipelines.training.train_loop import build_networks
+from pipelines.training.task import build_networks
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tensorflow"
 CLASSES = {"discriminator": ElectraForPreTraining, "generator": ElectraForMaskedLM}
@@ -76,7 +76,7 @@ def test_what_is_assumed_or_left_out_is_said(tmp_path: Path, capsys: pytest.Capt
 def test_a_checkpoint_of_ours_becomes_what_the_job_would_export(tmp_path: Path):
     task = make_task(tmp_path)
     JobDirectory(str(tmp_path / "job")).write_spec(task.spec)
-    networks = build_networks(task.spec, task.corpus.vocab_size)
+    networks = build_networks(task.spec, task.corpus)
     save_checkpoint(
         task.checkpoints_uri, 3, networks, make_optimizer(networks, task.spec.optimizer), task.identity, keep=1
     )

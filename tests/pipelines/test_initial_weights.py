@@ -22,9 +22,11 @@ from electra_core.objectives.corruption import corrupt
 from electra_core.randomness import Draws
 from pipelines.errors import CheckpointError, StorageError
 from pipelines.job import JobDirectory
+from pipelines.training.batches import Batches
 from pipelines.training.checkpoint import list_checkpoints, read_state
+from pipelines.training.task import TrainingTask, build_networks
 from pipelines.training.telemetry import SilentTelemetry
-from pipelines.training.train_loop import Batches, TrainingTask, build_networks, train
+from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker
 from pipelines.weights.initial import prepare_initial_weights
 from pipelines.weights.kept import start_from
@@ -93,7 +95,7 @@ def write_transformers(folder: Path, task: TrainingTask, network: str, pickled: 
 
 
 def seeded(task: TrainingTask):
-    return build_networks(task.spec, task.corpus.vocab_size)
+    return build_networks(task.spec, task.corpus)
 
 
 def networks_of(task: TrainingTask):

@@ -15,8 +15,9 @@ from training_task import make_task
 
 from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
 from pipelines.training.checkpoint import list_checkpoints, read_state
+from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import SilentTelemetry
-from pipelines.training.train_loop import TrainingTask, train
+from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker
 
 
@@ -32,7 +33,8 @@ class Notebook(SilentTelemetry):
         return self._stop_at is not None and len(self.losses) + 1 >= self._stop_at
 
     def log_training(self, step: int, figures: Mapping[str, float]) -> None:
-        self.losses[step] = (figures["generator_loss"], figures["discriminator_loss"])
+        # Objectives that lack one of the two are run here as well.
+        self.losses[step] = (figures.get("generator_loss", 0.0), figures.get("discriminator_loss", 0.0))
         if step == self._fail_at:
             raise KeyboardInterrupt
 
