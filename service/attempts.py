@@ -20,6 +20,8 @@ from service.interfaces import (
     Launcher,
     LauncherUnavailableError,
     LaunchRejectedError,
+    Runs,
+    RunsUnavailableError,
 )
 from service.records import Job, JobFailure
 from service.settings import Settings
@@ -36,11 +38,18 @@ class JobSteps:
     """Moves one job along by one step."""
 
     def __init__(
-        self, store: JobStore, launcher: Launcher, folders: JobFolders, settings: Settings, now: Callable[[], datetime]
+        self,
+        store: JobStore,
+        launcher: Launcher,
+        folders: JobFolders,
+        runs: Runs,
+        settings: Settings,
+        now: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._launcher = launcher
         self._folders = folders
+        self._runs = runs
         self._settings = settings
         self._now = now
         self.is_ray_reachable = True
@@ -245,8 +254,19 @@ class JobSteps:
         self._launcher.stop(job.ray_submission_id)
 
     def _finish(self, job: Job, state: JobState, **changes: object) -> bool:
+        if "result" not in changes:
+            self._end_run(job, state)
         self._move(job, state, finished_at=self._now(), **changes)
         return True
+
+    def _end_run(self, job: Job, state: JobState) -> None:
+        """MLflow never learns of a killed process: without a result the job has not said that its run is over."""
+        if job.progress is None or job.progress.mlflow_run_id is None:
+            return
+        try:
+            self._runs.end(job.progress.mlflow_run_id, state)
+        except RunsUnavailableError as error:  # the job's own state is not held up by it
+            log.warning("run_left_open", run_id=job.progress.mlflow_run_id, error=str(error))
 
     def _move(self, job: Job, state: JobState, **changes: object) -> None:
         moved = self._store.update(job, state=state, **changes)

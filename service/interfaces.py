@@ -7,7 +7,8 @@ BackendError
 ├── LauncherError
 │   ├── LauncherUnavailableError  no answer, or none that can be relied on: nothing is known
 │   └── LaunchRejectedError       Ray will not take this job
-└── FolderError            the storage does not answer
+├── FolderError            the storage does not answer
+└── RunsUnavailableError   MLflow does not answer
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ class LaunchRejectedError(LauncherError):
 
 class FolderError(BackendError):
     """A job's folder cannot be read or written now."""
+
+
+class RunsUnavailableError(BackendError):
+    """The record of runs gave no answer, or none that can be relied on."""
 
 
 @dataclass(frozen=True)
@@ -188,3 +193,17 @@ class JobFolders(Protocol):
 
     def read_log(self, job_id: str, attempt: int) -> str | None:
         """What an attempt printed; None if it was not saved."""
+
+
+class Runs(Protocol):
+    """The record of a job's run, which the job keeps itself while it lives."""
+
+    def end(self, run_id: str, state: JobState) -> None:
+        """Say that the run of a job that can no longer do so is over: FAILED or CANCELLED. May be said again.
+
+        Raises:
+            RunsUnavailableError: no answer.
+        """
+
+    def close(self) -> None:
+        """Let go of all connections."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import structlog
 
 from service.attempts import JobSteps
-from service.interfaces import JobFolders, JobStore, Launcher, LauncherUnavailableError, StaleJobError
+from service.interfaces import JobFolders, JobStore, Launcher, LauncherUnavailableError, Runs, StaleJobError
 from service.records import ClusterStatus, Job
 from service.settings import Settings
 
@@ -36,6 +36,7 @@ class Reconciler:
         store: JobStore,
         launcher: Launcher,
         folders: JobFolders,
+        runs: Runs,
         settings: Settings,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -43,7 +44,7 @@ class Reconciler:
         self._launcher = launcher
         self._settings = settings
         self._now = now
-        self._steps = JobSteps(store, launcher, folders, settings, now)
+        self._steps = JobSteps(store, launcher, folders, runs, settings, now)
         self._backoffs: dict[str, _Backoff] = {}
         self._cluster: ClusterStatus | None = None
         self._cluster_seen_at = 0.0

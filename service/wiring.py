@@ -11,6 +11,7 @@ from service.joblogs import JobLogs
 from service.jobs import Jobs
 from service.launcher import RayLauncher
 from service.reconciler import Reconciler
+from service.runs import MlflowRuns
 from service.settings import Settings
 from service.store import SqlJobStore, make_engine, upgrade_database
 
@@ -23,8 +24,12 @@ def running(settings: Settings) -> Iterator[Desk]:
         upgrade_database(engine)
         folders = StoredJobFolders(settings)
         # Followers of logs wait for Ray on connections of their own, so that they never hold up the reconciler.
-        with closing(RayLauncher(settings)) as launcher, closing(RayLauncher(settings)) as log_reader:
-            reconciler = Reconciler(store, launcher, folders, settings)
+        with (
+            closing(RayLauncher(settings)) as launcher,
+            closing(RayLauncher(settings)) as log_reader,
+            closing(MlflowRuns(settings)) as runs,
+        ):
+            reconciler = Reconciler(store, launcher, folders, runs, settings)
             jobs = Jobs(store, settings, reconciler.wake)
             reconciler.start()
             try:

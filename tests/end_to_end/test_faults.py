@@ -7,7 +7,7 @@ from pathlib import Path
 
 import mlflow
 import pytest
-from main_job import SPEC, MainJob, finished, kill_process, wait_for_step
+from main_job import SPEC, TERMINAL, MainJob, finished, kill_process, wait_for, wait_for_step
 from test_main_job import assert_same_weights
 
 from service.client import ApiError, ElectraClient
@@ -41,6 +41,16 @@ def test_a_killed_driver_is_started_again_and_the_weights_are_the_same(
     )
     steps = [metric.step for metric in history]
     assert len(steps) == len(set(steps)), "no figure is recorded twice"
+
+
+def test_a_job_killed_while_it_is_cancelled_leaves_no_run_open(stack: LocalStack, client: ElectraClient):
+    job_id = client.submit(SPEC).job_id
+    progress = wait_for_step(client, job_id, 50).progress
+    client.cancel(job_id)
+    kill_process(stack, "python -m pipelines.main", job_id)
+    job = wait_for(client, job_id, lambda job: job.state in TERMINAL, "its end")
+    assert (job.state, job.result) == ("CANCELLED", None)
+    assert mlflow.MlflowClient(stack.mlflow_url).get_run(progress.mlflow_run_id).info.status == "KILLED"
 
 
 def test_a_killed_service_finds_its_job_again(stack: LocalStack, client: ElectraClient, main_job: MainJob):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,9 +56,14 @@ def test_the_heartbeat_goes_on_until_another_process_reports(directory: JobDirec
     with driver, driver.handing_over():
         driver.update(now=True, message="starting workers")
         first = directory.read_progress()
-        time.sleep(0.3)
-        second = directory.read_progress()
-        assert second.heartbeat_at > first.heartbeat_at
+        wait_until(lambda: directory.read_progress().heartbeat_at > first.heartbeat_at)
         worker.update(now=True, step=7, stage="train")
-        time.sleep(0.3)
+        time.sleep(0.3)  # several heartbeats, had they gone on
         assert directory.read_progress().step == 7
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.02)

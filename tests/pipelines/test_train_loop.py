@@ -105,7 +105,7 @@ def test_two_workers_see_the_batches_and_losses_of_one(tmp_path: Path):
     stage = "training.curriculum=[{until_step: 12, sequence_length: 16, global_batch_size: 8}]"
     one = Notebook()
     train(make_task(tmp_path, stage, name="one"), Worker(), one)
-    two = train_in_processes(tmp_path, 2, "two", stage)
+    two = train_in_processes(tmp_path, 2, [("two", None)], stage)
     for step, losses in one.losses.items():
         assert two[step] == pytest.approx(losses, rel=1e-5)
 
@@ -116,9 +116,7 @@ def test_three_workers_resume_bit_for_bit(tmp_path: Path):
     Under Muon, whose work the workers share.
     """
     changes = ("training.global_batch_size=9", "optimizer.name=muon")
-    train_in_processes(tmp_path, 3, "whole", *changes)
-    train_in_processes(tmp_path, 3, "broken", *changes, fail_at=13)
-    train_in_processes(tmp_path, 3, "broken", *changes)
+    train_in_processes(tmp_path, 3, [("whole", None), ("broken", 13), ("broken", None)], *changes)
     whole, broken = (make_task(tmp_path, *changes, name=name) for name in ("whole", "broken"))
     assert_bitwise_equal(weights_of(broken), weights_of(whole))
 
@@ -179,32 +177,35 @@ def test_held_out_figures_do_not_depend_on_when_they_are_made(tmp_path: Path):
     assert fewer.evaluations[18] == notebook.evaluations[18]
 
 
-def train_in_processes(folder: Path, num_workers: int, name: str, *overrides: str, fail_at: int | None = None):
-    """Train with gloo in processes of their own; rank 0's losses by step."""
+def train_in_processes(folder: Path, num_workers: int, runs: list[tuple[str, int | None]], *overrides: str):
+    """Train with gloo in processes of their own, each run by name, up to a step if one is given; rank 0's losses by
+    step in the last run.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    arguments = (num_workers, port, folder, name, overrides, fail_at, results)
+    arguments = (num_workers, port, folder, runs, overrides, results)
     processes = [context.Process(target=_train_rank, args=(rank, *arguments)) for rank in range(num_workers)]
     for process in processes:
         process.start()
-    losses = results.get(timeout=120)
+    losses = results.get(timeout=240)
     for process in processes:
         process.join(timeout=60)
     assert all(process.exitcode is not None for process in processes)
     return losses
 
 
-def _train_rank(rank, num_workers, port, folder, name, overrides, fail_at, results):
+def _train_rank(rank, num_workers, port, folder, runs, overrides, results):
     torch.set_num_threads(1)
     address = f"tcp://127.0.0.1:{port}"
     torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=num_workers)
-    notebook = Notebook(fail_at=fail_at)
-    task = make_task(folder, f"compute.num_workers={num_workers}", *overrides, name=name)
-    with contextlib.suppress(KeyboardInterrupt):
-        train(task, Worker(rank, num_workers), notebook)
+    for name, fail_at in runs:
+        notebook = Notebook(fail_at=fail_at)
+        task = make_task(folder, f"compute.num_workers={num_workers}", *overrides, name=name)
+        with contextlib.suppress(KeyboardInterrupt):
+            train(task, Worker(rank, num_workers), notebook)
     if rank == 0:
         results.put(notebook.losses)
         results.close()

@@ -19,6 +19,7 @@ from service.interfaces import (
     JobFilter,
     LauncherUnavailableError,
     LaunchRejectedError,
+    RunsUnavailableError,
     StaleJobError,
 )
 from service.jobs import _new_job
@@ -166,6 +167,19 @@ class MemoryFolders:
     def _check(self, job_id: str) -> None:
         if job_id in self.broken:
             raise FolderError("the disk is full")
+
+
+class MemoryRuns:
+    """`Runs` in a dictionary."""
+
+    def __init__(self) -> None:
+        self.ended: dict[str, JobState] = {}
+        self.is_away = False
+
+    def end(self, run_id: str, state: JobState) -> None:
+        if self.is_away:
+            raise RunsUnavailableError("MLflow does not answer")
+        self.ended[run_id] = state
 
 
 class FakeLauncher:

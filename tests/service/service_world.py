@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from service_doubles import Clock, FakeLauncher, Killer, MemoryFolders, MemoryJobStore, make_job
+from service_doubles import Clock, FakeLauncher, Killer, MemoryFolders, MemoryJobStore, MemoryRuns, make_job
 
 from pipelines.specs.documents import JobResult
 from service.interfaces import AttemptState
@@ -23,13 +23,14 @@ class World:
     store: MemoryJobStore = field(default_factory=MemoryJobStore)
     launcher: FakeLauncher = field(default_factory=FakeLauncher)
     folders: MemoryFolders = field(default_factory=MemoryFolders)
+    runs: MemoryRuns = field(default_factory=MemoryRuns)
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
         self.reconciler = self.new_reconciler(Killer(-1))
 
     def new_reconciler(self, killer: Killer) -> Reconciler:
-        watched: list[Any] = [killer.watch(part) for part in (self.store, self.launcher, self.folders)]
+        watched: list[Any] = [killer.watch(part) for part in (self.store, self.launcher, self.folders, self.runs)]
         return Reconciler(*watched, settings=self.settings, now=self.clock)
 
     def add(self, **changes: Any) -> str:

@@ -247,3 +247,33 @@ def test_a_thread_runs_rounds_until_it_is_stopped(world: World) -> None:
         world.reconciler.wake()
     world.reconciler.stop()
     assert world[job_id].state is JobState.RUNNING
+
+
+@pytest.mark.parametrize(("wish", "state"), [("none", JobState.FAILED), ("cancel", JobState.CANCELLED)])
+@pytest.mark.parametrize("is_away", [False, True])
+def test_the_run_of_a_job_that_died_is_ended_for_it(world: World, wish: str, state: JobState, is_away: bool) -> None:
+    job_id = world.running()
+    world.runs.is_away = is_away
+    for _ in range(world.settings.max_attempts):
+        attempt = world[job_id].attempt
+        world.folders.progress[job_id] = Progress(
+            attempt=attempt, mlflow_run_id="the-run", heartbeat_at=datetime.now(UTC)
+        )
+        world.rounds(1)
+        if wish == "cancel":
+            world.cancel(job_id)
+        world.kill(job_id)
+        world.rounds(4, seconds=60)
+        if world[job_id].state is JobState.STARTING:
+            world.rounds(2, seconds=600)
+    assert world[job_id].state is state
+    assert world.runs.ended == ({} if is_away else {"the-run": state})
+
+
+def test_a_job_that_ended_by_itself_has_ended_its_run_too(world: World) -> None:
+    job_id = world.running()
+    world.folders.progress[job_id] = Progress(attempt=1, mlflow_run_id="the-run", heartbeat_at=datetime.now(UTC))
+    world.rounds(1)
+    world.end(job_id, "SUCCEEDED", AttemptState.SUCCEEDED)
+    world.rounds()
+    assert (world[job_id].state, world.runs.ended) == (JobState.SUCCEEDED, {})

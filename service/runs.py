@@ -1,0 +1,42 @@
+"""Runs in MLflow, over its REST interface: only what a job that died can no longer do for itself."""
+
+from __future__ import annotations
+
+import httpx
+import structlog
+
+from service.interfaces import RunsUnavailableError
+from service.settings import Settings
+from service.states import JobState
+
+log = structlog.get_logger(__name__)
+
+TIMEOUT_SECONDS = 5.0
+_STATUS = {JobState.FAILED: "FAILED", JobState.CANCELLED: "KILLED"}
+
+
+class MlflowRuns:
+    """`Runs` of the tracking server in the settings; without one, or with a store that is no server, nothing."""
+
+    def __init__(self, settings: Settings) -> None:
+        uri = settings.mlflow_tracking_uri or settings.mlflow_url or ""
+        self._uri = uri if uri.startswith(("http://", "https://")) else None
+        self._client = httpx.Client(timeout=TIMEOUT_SECONDS)
+
+    def end(self, run_id: str, state: JobState) -> None:
+        """Say that a run is over."""
+        if self._uri is None:
+            return
+        url = f"{self._uri}/api/2.0/mlflow/runs/update"
+        try:
+            answer = self._client.post(url, json={"run_id": run_id, "status": _STATUS[state]})
+        except httpx.HTTPError as error:
+            raise RunsUnavailableError(f"MLflow at {self._uri} does not answer: {error}") from error
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            log.info("run_not_found", run_id=run_id)  # deleted by hand: nothing is left to end
+        elif answer.is_error:
+            raise RunsUnavailableError(f"MLflow at {self._uri} answered {answer.status_code}: {answer.text[:300]}")
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._client.close()
