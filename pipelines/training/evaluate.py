@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sklearn.metrics import roc_auc_score
 
 from electra_core.batches import SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
@@ -17,6 +16,7 @@ from electra_core.objectives.sums import ObjectiveSums
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from pipelines.rows.loader import ValidationRows, read_unigram_counts
+from pipelines.training.roc import area_under_roc
 from pipelines.training.workers import Worker
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ def evaluate(networks: ElectraForPretraining, rows: ValidationRows, task: Traini
     total = worker.sum(torch.stack([*sums.values(), commonest_correct])).tolist()
     totals = dict(zip(sums, total[:-1], strict=True))
     named, num_masked = figures(totals), max(totals["num_masked"], 1.0)
-    has_both = 0 < all_labels.mean() < 1
-    named["discriminator_auc"] = float(roc_auc_score(all_labels, all_logits)) if has_both else 0.5
+    named["discriminator_auc"] = area_under_roc(all_labels, all_logits)
     baselines = {
         "generator_accuracy": total[-1] / num_masked,
         "discriminator_loss": named["discriminator_loss_floor"],
