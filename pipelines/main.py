@@ -38,6 +38,7 @@ from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.logs import configure_logging
 from pipelines.pretrain import run_pretraining
 from pipelines.record import tracking
+from pipelines.record.identity import RunIdentity
 from pipelines.specs.documents import Failure, JobResult, Stage
 from pipelines.specs.parsing import SpecError, load_spec
 
@@ -153,7 +154,7 @@ def _end(directory: JobDirectory, tracking_uri: str, reporter: ProgressReporter,
         status = "KILLED" if result.state == "CANCELLED" else "FAILED"
         tags = {"electra.failure": result.failure.message[:500]} if result.failure else {}
         try:
-            tracking.end_run(tracking.RunIdentity(tracking_uri, str(experiment_id), str(run_id)), status, tags)
+            tracking.end_run(RunIdentity(tracking_uri, str(experiment_id), str(run_id)), status, tags)
         except Exception as error:  # noqa: BLE001 - an unreachable MLflow must not hide why the job ended
             log.warning("mlflow_run_left_open", extra={"reason": str(error)[:300]})
     return result.model_copy(

@@ -24,8 +24,8 @@ from pipelines.evaluation import Evaluated, describe_corpus, evaluate_and_export
 from pipelines.export import ARCHITECTURES
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.record import tracking
+from pipelines.record.identity import RunIdentity
 from pipelines.record.report import plain_example, plot_learning_rate, plot_losses
-from pipelines.record.tracking import RunIdentity
 from pipelines.specs.advice import spec_warnings
 from pipelines.specs.documents import JobResult, ModelVersion
 from pipelines.specs.plan import JobPlan, plan_job

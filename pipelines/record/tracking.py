@@ -9,7 +9,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,6 +17,7 @@ from mlflow.entities import Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 
 from pipelines.errors import RecordError
+from pipelines.record.identity import RunIdentity
 
 log = logging.getLogger(__name__)
 
@@ -31,15 +31,6 @@ MAX_BATCH_METRICS = 1000
 """MLflow's limit for one request."""
 MAX_BATCH_PARAMS = 100
 MAX_PARAM_CHARACTERS = 6000
-
-
-@dataclass(frozen=True)
-class RunIdentity:
-    """Enough to open a run from any process."""
-
-    tracking_uri: str
-    experiment_id: str
-    run_id: str
 
 
 def _refusals_named(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:

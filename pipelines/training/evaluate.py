@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from electra_core.batches import SpecialTokens
@@ -15,6 +14,7 @@ from electra_core.metrics import figures
 from electra_core.pretraining import ElectraForPretraining
 from pipelines.rows.loader import ValidationRows, read_unigram_counts
 from pipelines.training.batches import HeldOutBatches
+from pipelines.training.roc import area_under_roc
 from pipelines.training.task import TrainingTask
 from pipelines.training.workers import Worker
 
@@ -65,8 +65,7 @@ def evaluate(networks: ElectraForPretraining, rows: ValidationRows, task: Traini
     totals = dict(zip(sums, worker.sum(torch.stack([*sums.values()])).tolist(), strict=True))
     named = figures(totals)
     if "num_scored" in totals:
-        has_both = 0 < all_labels.sum() < len(all_labels)
-        named["discriminator_auc"] = float(roc_auc_score(all_labels, all_logits)) if has_both else 0.5
+        named["discriminator_auc"] = area_under_roc(all_labels, all_logits)
     return HeldOut(named, _baselines(named, totals["num_commonest"] / max(totals["num_masked"], 1.0)))
 
 

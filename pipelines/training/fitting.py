@@ -15,7 +15,7 @@ from pipelines import storage
 from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError, PipelineError
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.logs import configure_logging
-from pipelines.record.tracking import Run, RunIdentity, last_recorded_step
+from pipelines.record.identity import RunIdentity
 from pipelines.rows.loader import ValidationRows
 from pipelines.training.checkpoint import list_checkpoints
 from pipelines.training.task import TrainingTask, training_rows
@@ -116,6 +116,9 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
     if not worker.is_first:
         train(task.training, worker, SilentTelemetry())
         return
+    # Only here: the other workers need no MLflow, and importing it takes seconds.
+    from pipelines.record.tracking import Run, last_recorded_step
+
     spec = task.training.spec
     reporter = ProgressReporter(
         JobDirectory(task.job_uri),

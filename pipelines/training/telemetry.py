@@ -6,12 +6,14 @@ import logging
 import math
 import time
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pipelines.job import ProgressReporter
-from pipelines.record.tracking import Run
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.training.workers import Worker
+
+if TYPE_CHECKING:
+    from pipelines.record.tracking import Run
 
 log = logging.getLogger(__name__)
 
