@@ -117,8 +117,8 @@ def _next_commands(result: JobResult, stack: LocalStack) -> list[tuple[str, str]
         (f"export ELECTRA_HOME={home}; electra submit tiny --follow", "in another terminal: a job, its text prepared"),
         ("electra plan small", "what the paper's ELECTRA-Small would cost"),
     ]
-    discriminator = next((model for model in result.models if model.network == "discriminator"), None)
-    if discriminator is not None:
-        code = f"from transformers import AutoModel; print(AutoModel.from_pretrained('{discriminator.export_uri}'))"
+    main = next((model for model in result.models if model.network != "generator"), None)
+    if main is not None:
+        code = f"from transformers import AutoModel; print(AutoModel.from_pretrained('{main.export_uri}'))"
         commands.append((f'python -c "{code}"', "the encoder, in Transformers"))
     return commands
