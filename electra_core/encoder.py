@@ -19,8 +19,9 @@ from electra_core.native.functions import EncoderLayerFunction, LayerSettings, N
 from electra_core.native.library import NativeLibrary
 from electra_core.randomness import Draws, stream_id
 
-_MASKED_SCORE = -1e9
-"""Added to the attention scores of padding: its softmax is exactly 0, and bf16 can hold it (G adds -10 000)."""
+MASKED_SCORE = -1e9
+"""Added to the attention scores of what must not be seen: its softmax is exactly 0, and bf16 can hold it (G adds
+-10 000)."""
 
 
 class Embeddings(nn.Module):
@@ -88,13 +89,14 @@ class EncoderLayer(nn.Module):
         self.attention_output_stream = stream_id(f"{name}.attention_output")
         self.output_stream = stream_id(f"{name}.output")
 
-    def forward(self, x_BLH: Tensor, key_bias: Tensor | None, draws: Draws | None) -> Tensor:
-        """float[B, L, H] to float[B, L, H]; `key_bias` is float[B, 1, 1, L] or None."""
+    def forward(self, x_BLH: Tensor, score_bias: Tensor | None, draws: Draws | None) -> Tensor:
+        """float[B, L, H] to float[B, L, H]; `score_bias` is float[B, 1, 1, L], float[B or 1, 1, L, L] or None."""
         hidden, intermediate = x_BLH.shape[-1], self.intermediate.out_features
         native = native_kernels(x_BLH, hidden // self.num_heads, intermediate)
-        if native is not None:
-            return self._forward_native(native, x_BLH, key_bias, draws)
-        attended = self.attention_output(self._attend(x_BLH, key_bias, draws))
+        # The compiled kernels know padding, which is the same for every query, and no other bias.
+        if native is not None and (score_bias is None or score_bias.shape[-2] == 1):
+            return self._forward_native(native, x_BLH, score_bias, draws)
+        attended = self.attention_output(self._attend(x_BLH, score_bias, draws))
         attended = _drop(self, attended, self.hidden_dropout_prob, draws, self.attention_output_stream)
         x_BLH = self.attention_layer_norm(x_BLH + attended)
         transformed = self.output(F.gelu(self.intermediate(x_BLH)))
@@ -103,7 +105,7 @@ class EncoderLayer(nn.Module):
         return normalised
 
     def _forward_native(
-        self, library: NativeLibrary, x_BLH: Tensor, key_bias: Tensor | None, draws: Draws | None
+        self, library: NativeLibrary, x_BLH: Tensor, score_bias: Tensor | None, draws: Draws | None
     ) -> Tensor:
         settings = LayerSettings(
             library=library,
@@ -114,7 +116,7 @@ class EncoderLayer(nn.Module):
             attention_output=_native_dropout(self, self.hidden_dropout_prob, draws, self.attention_output_stream),
             output=_native_dropout(self, self.hidden_dropout_prob, draws, self.output_stream),
         )
-        key_bias_BL = None if key_bias is None else key_bias.reshape(key_bias.shape[0], -1).float().contiguous()
+        key_bias_BL = None if score_bias is None else score_bias.reshape(len(score_bias), -1).float().contiguous()
         transformed: Tensor = EncoderLayerFunction.apply(
             settings,
             x_BLH,
@@ -134,7 +136,7 @@ class EncoderLayer(nn.Module):
         )
         return transformed
 
-    def _attend(self, x_BLH: Tensor, key_bias: Tensor | None, draws: Draws | None) -> Tensor:
+    def _attend(self, x_BLH: Tensor, score_bias: Tensor | None, draws: Draws | None) -> Tensor:
         rows, length, hidden = x_BLH.shape
         heads = self.query_key_value(x_BLH).view(rows, length, 3, self.num_heads, hidden // self.num_heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4).unbind(0)  # each float[B, A, L, D]
@@ -147,7 +149,7 @@ class EncoderLayer(nn.Module):
                 draws=draws,
                 stream=self.attention_stream,
             )
-        context_BALD = attention(query, key, value, key_bias, drop)
+        context_BALD = attention(query, key, value, score_bias, drop)
         return context_BALD.transpose(1, 2).reshape(rows, length, hidden)
 
 
@@ -176,14 +178,25 @@ class Encoder(nn.Module):
         Returns:
             float[B, L, H]; the last layer's output.
         """
-        key_bias = None
+        score_bias = None
         if attention_mask is not None:
-            key_bias = (~attention_mask)[:, None, None, :].to(embedded_BLE.dtype) * _MASKED_SCORE
+            score_bias = (~attention_mask)[:, None, None, :].to(embedded_BLE.dtype) * MASKED_SCORE
+        return self.encode(embedded_BLE, score_bias, draws)
+
+    def encode(self, embedded_BLE: Tensor, score_bias: Tensor | None, draws: Draws | None) -> Tensor:
+        """`forward` for any rule of who sees whom.
+
+        Args:
+            embedded_BLE: as there.
+            score_bias: added to the attention scores: float[B, 1, 1, L], or float[B or 1, 1, L, L] where queries differ
+                in what they see; None where all see everything.
+            draws: as there.
+        """
         x_BLH = embedded_BLE
         if self.embeddings_projection is not None:
             x_BLH = self.embeddings_projection(x_BLH)
         for layer in self.layers:
-            x_BLH = layer(x_BLH, key_bias, draws)
+            x_BLH = layer(x_BLH, score_bias, draws)
         return x_BLH
 
 

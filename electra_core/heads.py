@@ -68,3 +68,10 @@ def linear_gelu(dense: nn.Linear, x: Tensor) -> Tensor:
     rows = x.reshape(-1, x.shape[-1])
     activated: Tensor = LinearGeluFunction.apply(native, compute_dtype(x), rows, dense.weight, dense.bias)
     return activated.view(*x.shape[:-1], dense.out_features)
+
+
+def gather_positions(values_BLH: Tensor, positions: Tensor) -> Tensor:
+    """float[M, H] of float[B, L, H] at int64[B, N] positions."""
+    rows, length, width = values_BLH.shape
+    starts = torch.arange(0, rows * length, length, device=positions.device)[:, None]
+    return values_BLH.reshape(rows * length, width).index_select(0, (positions + starts).flatten())

@@ -68,24 +68,25 @@ def attention_reference(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    key_bias: Tensor | None,
+    score_bias: Tensor | None,
     drop: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """softmax(query · keyᵀ / √D + key_bias) · value, written out.
+    """softmax(query · keyᵀ / √D + score_bias) · value, written out.
 
     Args:
         query: float[B, A, L, D], A heads of width D.
         key: float[B, A, L, D].
         value: float[B, A, L, D].
-        key_bias: float[B, 1, 1, L], very negative at padding; None where no row has padding.
+        score_bias: float[B, 1, 1, L] or float[B or 1, 1, L, L], very negative at what is not to be seen; None where
+            everything is.
         drop: dropout on the attention probabilities.
 
     Returns:
         float[B, A, L, D].
     """
     scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-1, -2))
-    if key_bias is not None:
-        scores = scores + key_bias
+    if score_bias is not None:
+        scores = scores + score_bias
     # Autocast on a GPU makes the softmax float32; the product after it wants the dtype of `value`.
     probabilities = torch.softmax(scores, dim=-1).to(value.dtype)
     if drop is not None:
@@ -97,7 +98,7 @@ def attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    key_bias: Tensor | None,
+    score_bias: Tensor | None,
     drop: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """`attention_reference` by the fastest way at hand. Shapes as there."""
@@ -106,8 +107,8 @@ def attention(
     # through oneDNN, each of the fused kernel's small products pays its start: written out there are two.
     is_slow = query.device.type == "cpu" and (query.dtype == torch.bfloat16 or float32_products_use_onednn())
     if drop is not None or is_slow:
-        return attention_reference(query, key, value, key_bias, drop)
-    bias = None if key_bias is None else key_bias.to(query.dtype)
+        return attention_reference(query, key, value, score_bias, drop)
+    bias = None if score_bias is None else score_bias.to(query.dtype)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
 
 

@@ -19,6 +19,8 @@ def apply_mask(
     masking: MaskingConfig,
     special: SpecialTokens,
     draws: Draws,
+    *,
+    vocab_size: int | None = None,
     is_continuation: Tensor | None = None,
 ) -> MaskedBatch:
     """Choose positions to mask and put [MASK] at most of them.
@@ -33,11 +35,17 @@ def apply_mask(
         masking: the shares.
         special: ids of [PAD], [CLS], [SEP] and [MASK].
         draws: this step's random numbers; only its seed and step are used, the rows are the batch's.
+        vocab_size: ids that random tokens are drawn from; needed where `random_token_fraction` is above 0.
         is_continuation: bool[vocab_size], True at ids that go on with a word; needed for whole words.
 
     Raises:
-        ValueError: whole words are asked for without `is_continuation`.
+        ValueError: random tokens are asked for without `vocab_size`, or whole words without `is_continuation`.
     """
+    if masking.random_token_fraction > 0 and vocab_size is None:
+        raise ValueError(
+            "vocab_size must be given where masking.random_token_fraction is above 0, "
+            f"got None with {masking.random_token_fraction}"
+        )
     if masking.whole_word and is_continuation is None:
         raise ValueError("is_continuation must be given where masking.whole_word is true, got None")
     draws = draws.for_rows(batch.rows)
@@ -65,10 +73,15 @@ def apply_mask(
         positions = torch.where(chosen, scores, never).topk(room, dim=1).indices
     is_masked = torch.arange(room, device=input_ids.device) < wanted[:, None]
 
-    shows_mask = draws.uniform("masking.replacement", room) < masking.mask_token_fraction
+    replacement = draws.uniform("masking.replacement", room)
     original = input_ids.gather(1, positions)
     # Filler keeps its token: to the networks it is no different from any unmasked position.
-    shown = original.masked_fill(is_masked & shows_mask, special.mask_id)
+    shown = original.masked_fill(is_masked & (replacement < masking.mask_token_fraction), special.mask_id)
+    if masking.random_token_fraction > 0 and vocab_size is not None:
+        # The same number decides both shares, from its two ends. BERT draws from the whole vocabulary.
+        shows_random = is_masked & (replacement > 1 - masking.random_token_fraction)
+        random_ids = (draws.words("masking.random_tokens", room) >> 1).remainder(vocab_size)
+        shown = torch.where(shows_random, random_ids, shown)
     return MaskedBatch(
         generator_input_ids=input_ids.scatter(1, positions, shown),
         original_ids=input_ids,

@@ -25,7 +25,7 @@ from pipelines.export import ARCHITECTURES
 from pipelines.specs.corpus import PretrainedTokenizerSpec
 from pipelines.tokenizer import pretrained_file, read_pretrained, save_tokenizer, special_ids, vocab_size
 from pipelines.weights.clean import Cleaned, clean_state
-from pipelines.weights.collect import Collected, collect
+from pipelines.weights.collect import EXPORTED_AS, Collected, collect
 from pipelines.weights.sources import CONFIG_FILE, NetworkWeights
 
 _BERT_SPECIAL = SpecialTokens(pad_id=0, unk_id=100, cls_id=101, sep_id=102, mask_id=103)
@@ -68,7 +68,7 @@ def convert(options: argparse.Namespace) -> None:
         ready[network] = clean_state(found.state, config, ARCHITECTURES[network]), config
         _say(network, found, ready[network][0])
     for network in wanted:
-        if network not in ready:
+        if not any(name in ready for name in EXPORTED_AS[network]):
             _warn(f"the source holds no {network}")
     # Only now, when nothing can be refused any more.
     for network, (cleaned, config) in ready.items():
@@ -84,7 +84,7 @@ def convert(options: argparse.Namespace) -> None:
 
 
 def _sizes(network: str, found: NetworkWeights, num_attention_heads: int | None) -> EncoderConfig:
-    if num_attention_heads is not None and network == "discriminator":
+    if num_attention_heads is not None and network != "generator":
         return EncoderConfig.model_validate({**dict(found.sizes), "num_attention_heads": num_attention_heads})
     if not found.is_complete:
         heads = found.sizes.num_attention_heads
@@ -122,7 +122,7 @@ def _warn(message: str) -> None:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m pipelines.convert", description="Write folders for Transformers.")
     parser.add_argument("source", help="TensorFlow prefix, Transformers folder, job directory or checkpoint")
-    parser.add_argument("destination", help="gets the folders discriminator and generator")
+    parser.add_argument("destination", help="gets a folder for each network, such as discriminator")
     parser.add_argument("--network", choices=("both", *NETWORKS), default="both")
     parser.add_argument("--vocab", help="a vocab.txt, a tokenizer.json, or a folder that holds one")
     parser.add_argument("--cased", action="store_true", help="a bare vocab.txt is not for lowercased text")

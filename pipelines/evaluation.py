@@ -11,23 +11,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from electra_core.batches import SpecialTokens, TokenBatch
-from electra_core.masking import apply_mask
-from electra_core.objectives.corruption import corrupt
+from electra_core.batches import SpecialTokens
+from electra_core.parts import exported_networks
 from electra_core.pretraining import ElectraForPretraining
-from electra_core.randomness import Draws
 from pipelines import storage
 from pipelines.errors import CheckpointError
 from pipelines.export import export_networks
-from pipelines.record.report import model_card
+from pipelines.record.card import model_card
 from pipelines.rows.loader import ValidationRows
 from pipelines.specs.documents import ExampleToken
 from pipelines.specs.plan import plan_job
 from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.tokenizer import load_tokenizer
+from pipelines.training.batches import HeldOutBatches
 from pipelines.training.checkpoint import list_checkpoints, read_state
 from pipelines.training.evaluate import evaluate
-from pipelines.training.train_loop import TrainingTask, build_networks
+from pipelines.training.task import TrainingTask, build_networks
 from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 
 EXAMPLE_CANDIDATES = 64
@@ -88,8 +87,10 @@ def evaluate_and_export(task: TrainingTask, job_uri: str, job_id: str) -> Evalua
     choose_cpu_kernels()
     device = torch.device("cuda" if task.spec.compute.gpus_per_worker else "cpu")
     worker = Worker(device=device)
-    networks = build_networks(task.spec, task.corpus.vocab_size)
+    networks = build_networks(task.spec, task.corpus)
     networks.load_state_dict(read_state(final)["networks"])
+    spec = task.spec
+    networks.enter_stage(spec.objective.stage_at(final.step - 1, spec.training.num_train_steps), is_start=False)
     networks.to(device)
     rows = ValidationRows(task.corpus, task.spec.training.sequence_length, task.spec.evaluation.max_rows)
     held_out = evaluate(networks, rows, task, worker)
@@ -98,7 +99,7 @@ def evaluate_and_export(task: TrainingTask, job_uri: str, job_id: str) -> Evalua
     plan = plan_job(task.spec, vocab_size=task.corpus.vocab_size)
     cards = {
         network: model_card(network, job_id, task.spec, plan, task.corpus, held_out.figures, held_out.baselines)
-        for network in ("discriminator", "generator")
+        for network in exported_networks(task.spec.objective)
     }
     exports_uri = storage.join(job_uri, "exports")
     with tempfile.TemporaryDirectory() as scratch:
@@ -120,27 +121,25 @@ def evaluate_and_export(task: TrainingTask, job_uri: str, job_id: str) -> Evalua
 def mark_example(
     networks: ElectraForPretraining, rows: ValidationRows, task: TrainingTask, worker: Worker
 ) -> tuple[ExampleToken, ...]:
-    """One held-out passage with its replaced tokens, and what the discriminator thinks of each token.
+    """One held-out passage with its replaced tokens, and what the discriminator thinks of each token; none without one.
 
     Of the first `EXAMPLE_CANDIDATES` rows the one it does best on: a look at what it can do; how well it does on all
     of them, the figures say.
     """
     networks.eval()
+    indices = np.arange(min(EXAMPLE_CANDIDATES, rows.num_rows))
+    masked, draws = HeldOutBatches(rows, task, worker).of(indices)
+    detection = networks(masked, draws).detection
+    if detection is None:
+        return ()
     tokenizer = load_tokenizer(task.corpus.tokenizer_uri)
     special = SpecialTokens(*task.corpus.special)
-    indices = np.arange(min(EXAMPLE_CANDIDATES, rows.num_rows))
-    ids = torch.from_numpy(rows.rows(indices)).to(worker.device)
-    keys = torch.from_numpy(indices).to(worker.device)
-    batch = TokenBatch(ids, torch.ones_like(ids, dtype=torch.bool), keys, is_packed=True)
-    draws = Draws(task.spec.evaluation.seed, 0, keys)
-    masked = apply_mask(batch, task.spec.masking, special, draws, task.is_continuation(worker))
-    corruption = corrupt(networks, masked, draws, task.spec.objective)
-    probabilities = networks.discriminator_logits(corruption.corrupted_ids, None).sigmoid()
+    probabilities = detection.logits.sigmoid()
     shown = slice(0, EXAMPLE_TOKENS)
-    best = int(_separation(probabilities[:, shown], corruption.is_replaced[:, shown]).argmax())
+    best = int(_separation(probabilities[:, shown], detection.is_replaced[:, shown]).argmax())
     tokens = zip(
-        corruption.corrupted_ids[best, shown].tolist(),
-        ids[best, shown].tolist(),
+        detection.corrupted_ids[best, shown].tolist(),
+        masked.original_ids[best, shown].tolist(),
         probabilities[best, shown].tolist(),
         strict=True,
     )

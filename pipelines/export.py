@@ -8,23 +8,23 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 from electra_core.batches import SpecialTokens
-from electra_core.conversion.to_transformers import (
-    discriminator_state_dict,
-    generator_state_dict,
-    transformers_config,
-)
+from electra_core.conversion.to_transformers import exported_state_dicts, transformers_config
 from electra_core.pretraining import ElectraForPretraining
 from pipelines import storage
 from pipelines.storage.artifacts import PreparedCorpus
 
-ARCHITECTURES = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+ARCHITECTURES = {
+    "discriminator": "ElectraForPreTraining",
+    "encoder": "ElectraForMaskedLM",
+    "generator": "ElectraForMaskedLM",
+}
 """Transformers' class for each network."""
 
 
 def export_networks(
     networks: ElectraForPretraining, corpus: PreparedCorpus, cards: dict[str, str], folder: Path
 ) -> dict[str, Path]:
-    """Write both networks under `folder`.
+    """Write the networks of the objective that are worth keeping under `folder`.
 
     Args:
         networks: trained weights; vocabulary padding is sliced off.
@@ -35,13 +35,9 @@ def export_networks(
     Returns:
         Network to its folder.
     """
-    states = {
-        "discriminator": (discriminator_state_dict(networks), networks.discriminator.config),
-        "generator": (generator_state_dict(networks), networks.generator.config),
-    }
     special = SpecialTokens(*corpus.special)
     folders = {}
-    for network, (state, encoder) in states.items():
+    for network, (state, encoder) in exported_state_dicts(networks).items():
         target = folder / network
         target.mkdir(parents=True, exist_ok=True)
         tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import ray
 
+from electra_core.parts import exported_networks
 from pipelines import storage
 from pipelines.corpus.prepare import prepare_corpus
 from pipelines.errors import RecordError, ResourceError
@@ -31,13 +32,14 @@ from pipelines.specs.plan import JobPlan, plan_job
 from pipelines.specs.pretrain import ComputeSpec, PretrainSpec
 from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.training.fitting import WorkerTask, fit
-from pipelines.training.train_loop import TrainingTask
+from pipelines.training.task import TrainingTask
+from pipelines.training.telemetry import HEADLINE_LOSSES
 from pipelines.weights.initial import prepare_initial_weights
 
 log = logging.getLogger(__name__)
 
 EVALUATION_TIMEOUT_SECONDS = 6 * 3600
-PIPELINE_TASKS = {"discriminator": "feature-extraction", "generator": "fill-mask"}
+PIPELINE_TASKS = {"discriminator": "feature-extraction", "encoder": "fill-mask", "generator": "fill-mask"}
 """Transformers pipeline each network serves in MLflow; no pipeline exists for replaced-token detection itself."""
 _SERVING_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
 
@@ -152,15 +154,20 @@ def _evaluate(task: TrainingTask, directory: JobDirectory) -> Evaluated:
 def record(
     run: RunIdentity, spec: PretrainSpec, directory: JobDirectory, evaluated: Evaluated
 ) -> tuple[ModelVersion, ...]:
-    """Curves, card, exports and registered versions of both networks."""
-    names = {"discriminator": spec.discriminator_model_name, "generator": spec.generator_model_name}
+    """Curves, card, exports and registered versions of the networks, the main one first."""
+    networks = exported_networks(spec.objective)
+    main = networks[0]
+    names = {
+        network: spec.generator_model_name if network == "generator" else spec.discriminator_model_name
+        for network in networks
+    }
     requirements = [f"{package}=={version(package).partition('+')[0]}" for package in _SERVING_PACKAGES]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         _record_final_figures(run, spec.training.num_train_steps, evaluated)
         _draw_report(run, folder / "report", evaluated.figures)
         local = {network: _download(uri, folder / network) for network, uri in evaluated.exports.items()}
-        shutil.copy(local["discriminator"] / "README.md", folder / "report" / "model_card.md")
+        shutil.copy(local[main] / "README.md", folder / "report" / "model_card.md")
         (folder / "report" / "example.txt").write_text(plain_example(evaluated.example) + "\n", encoding="utf-8")
         storage.upload_tree(folder / "report", directory.path("report"))
         tracking.log_artifacts(run, folder / "report", "report")
@@ -190,7 +197,7 @@ def record(
                 )
             )
         # MLflow's own name for the description that its run page shows.
-        tracking.end_run(run, "FINISHED", {"mlflow.note.content": _card_text(local["discriminator"])})
+        tracking.end_run(run, "FINISHED", {"mlflow.note.content": _card_text(local[main])})
     return tuple(models)
 
 
@@ -208,7 +215,8 @@ def _card_text(folder: Path) -> str:
 
 
 def _record_final_figures(run: RunIdentity, step: int, evaluated: Evaluated) -> None:
-    final = tracking.Run(run, {"eval": tracking.last_recorded_step(run, "eval/generator_loss")})
+    recorded = max(tracking.last_recorded_step(run, f"eval/{name}") for name in HEADLINE_LOSSES)
+    final = tracking.Run(run, {"eval": recorded})
     final.log_metrics(step, {f"eval/{name}": value for name, value in evaluated.figures.items()})
     if final.close():
         raise RecordError("MLflow did not take the final figures in time")

@@ -12,7 +12,12 @@ from electra_core.conversion.converted import Converted
 from electra_core.pretraining import ElectraForPretraining
 
 _POSITIONS = "embeddings.position"
-_LEFT_OUT = {"both": (), "discriminator": ("generator",), "generator": ("discriminator",)}
+_LEFT_OUT = {
+    "both": (),
+    "discriminator": ("generator", "cloze_"),
+    "generator": ("discriminator", "language_head"),
+}
+"""What the names of the other network's parts start with."""
 
 
 def from_ours(

@@ -33,11 +33,11 @@ _LAYER = {
     "output": ("output.dense",),
     "output_layer_norm": ("output.LayerNorm",),
 }
-_DISCRIMINATOR_HEAD = {
+_DETECTION_HEAD = {
     "dense": "discriminator_predictions.dense",
     "prediction": "discriminator_predictions.dense_prediction",
 }
-_GENERATOR_HEAD = {"dense": "generator_predictions.dense", "layer_norm": "generator_predictions.LayerNorm"}
+_LANGUAGE_HEAD = {"dense": "generator_predictions.dense", "layer_norm": "generator_predictions.LayerNorm"}
 _TABLES = ("word", "position", "token_type")
 _LM_BIAS, _LM_WEIGHT = "generator_lm_head.bias", "generator_lm_head.weight"
 _LEGACY_KINDS = {".gamma": ".weight", ".beta": ".bias"}
@@ -71,7 +71,11 @@ class _Collector:
         self.state[ours] = torch.cat([self._checked(name, expected) for name in theirs])
 
     def take_rows(self, ours: str, theirs: str, num_rows: int, *, may_have_more: bool = False) -> None:
-        """Take the first `num_rows` rows; rows of ours past them are zero."""
+        """Take the first `num_rows` rows; rows of ours past them are zero. What has no place here stays
+        unexpected.
+        """
+        if ours not in self.target:
+            return
         self.seen.add(theirs)
         if theirs not in self.source:
             self.missing.append(f"{self.network}: {theirs}")
@@ -86,6 +90,12 @@ class _Collector:
         padded = torch.zeros(self.target[ours].shape)
         padded[:num_rows] = values
         self.state[ours] = padded
+
+    def take_modules(self, ours: str, modules: Mapping[str, str]) -> None:
+        """Take weights and biases of the modules that `ours` is made of, by the names of both."""
+        for name, theirs in modules.items():
+            for kind in ("weight", "bias"):
+                self.take(f"{ours}.{name}.{kind}", f"{theirs}.{kind}")
 
     def _checked(self, name: str, expected: torch.Size) -> Tensor:
         tensor = self.source[name]
@@ -110,7 +120,8 @@ def from_transformers(
 
     Args:
         networks: gives names, shapes and sizes.
-        discriminator: of `ElectraForPreTraining`, or of any class with an Electra backbone; None leaves it out.
+        discriminator: of `ElectraForPreTraining`, or of any class with an Electra backbone; None leaves it out. A
+            main network that predicts tokens takes the head of `ElectraForMaskedLM`.
         generator: of `ElectraForMaskedLM`, or likewise.
 
     Raises:
@@ -126,18 +137,14 @@ def from_transformers(
         part = _Collector("discriminator", clean_names(discriminator), target)
         _take_embeddings(part, networks)
         _take_encoder(part, networks.discriminator)
-        for ours, theirs in _DISCRIMINATOR_HEAD.items():
-            for kind in ("weight", "bias"):
-                part.take(f"discriminator_head.{ours}.{kind}", f"{theirs}.{kind}")
+        part.take_modules("discriminator_head", _DETECTION_HEAD)
+        _take_language_head(part, "language_head", networks.vocab_size)
         parts.append(part)
     if generator is not None:
         part = _Collector("generator", clean_names(generator), target)
         _take_embeddings(part, networks)
         _take_encoder(part, networks.generator)
-        for ours, theirs in _GENERATOR_HEAD.items():
-            for kind in ("weight", "bias"):
-                part.take(f"generator_head.{ours}.{kind}", f"{theirs}.{kind}")
-        part.take_rows("generator_head.bias", _LM_BIAS, networks.vocab_size)
+        _take_language_head(part, "generator_head", networks.vocab_size)
         parts.append(part)
     return _joined(parts, target, networks.model_config.sharing)
 
@@ -171,6 +178,11 @@ def _take_embeddings(part: _Collector, networks: ElectraForPretraining) -> None:
     part.take_rows(names["position"], _EMBEDDINGS["position"], positions, may_have_more=True)
     for ours in ("token_type", "layer_norm.weight", "layer_norm.bias"):
         part.take(names[ours], _EMBEDDINGS[ours])
+
+
+def _take_language_head(part: _Collector, head: str, vocab_size: int) -> None:
+    part.take_modules(head, _LANGUAGE_HEAD)
+    part.take_rows(f"{head}.bias", _LM_BIAS, vocab_size)
 
 
 def _embedding_names(network: str, sharing: Sharing) -> dict[str, str]:

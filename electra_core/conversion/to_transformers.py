@@ -15,31 +15,44 @@ from electra_core.batches import SpecialTokens
 from electra_core.config import EncoderConfig
 from electra_core.embeddings import EmbeddingTables
 from electra_core.encoder import Encoder, EncoderLayer
+from electra_core.heads import MaskedLanguageModelHead
+from electra_core.parts import exported_networks
 from electra_core.pretraining import ElectraForPretraining
 
 
 def discriminator_state_dict(networks: ElectraForPretraining) -> dict[str, Tensor]:
-    """The discriminator for `ElectraForPreTraining`; its backbone loads into every other Electra class too."""
-    head = networks.discriminator_head
-    return {
-        **_backbone(networks.discriminator_tables, networks.discriminator),
-        **_prefixed("discriminator_predictions.dense", head.dense),
-        **_prefixed("discriminator_predictions.dense_prediction", head.prediction),
-    }
+    """The main network, for whichever classes its heads fit; its backbone loads into every other Electra class too.
+
+    A detection head is that of `ElectraForPreTraining`, a language-model head that of `ElectraForMaskedLM`. All-Tokens
+    MLM has both.
+    """
+    state = _backbone(networks.discriminator_tables, networks.discriminator)
+    if networks.parts.detection_head:
+        head = networks.discriminator_head
+        state |= _prefixed("discriminator_predictions.dense", head.dense)
+        state |= _prefixed("discriminator_predictions.dense_prediction", head.prediction)
+    if networks.parts.language_head:
+        state |= _language_head(networks.language_head, networks.vocab_size)
+    return state
 
 
 def generator_state_dict(networks: ElectraForPretraining) -> dict[str, Tensor]:
-    """The generator for `ElectraForMaskedLM`.
-
-    Without `generator_lm_head.weight`: Transformers ties it to the word embeddings and wants it left out.
-    """
-    head = networks.generator_head
+    """The generator for `ElectraForMaskedLM`."""
     return {
         **_backbone(networks.generator_tables, networks.generator),
-        **_prefixed("generator_predictions.dense", head.dense),
-        **_prefixed("generator_predictions.LayerNorm", head.layer_norm),
-        "generator_lm_head.bias": _exported(head.bias[: networks.vocab_size]),
+        **_language_head(networks.generator_head, networks.vocab_size),
     }
+
+
+def exported_state_dicts(networks: ElectraForPretraining) -> dict[str, tuple[dict[str, Tensor], EncoderConfig]]:
+    """State dict and sizes of each network that is worth keeping, under its name in `exported_networks`."""
+    exported = {}
+    for name in exported_networks(networks.objective_config):
+        if name == "generator":
+            exported[name] = generator_state_dict(networks), networks.generator.config
+        else:
+            exported[name] = discriminator_state_dict(networks), networks.discriminator.config
+    return exported
 
 
 def transformers_config(encoder: EncoderConfig, special: SpecialTokens, architecture: str) -> dict[str, object]:
@@ -97,6 +110,15 @@ def _layer(layer: EncoderLayer) -> Iterator[tuple[str, Tensor]]:
     yield from _prefixed("intermediate.dense", layer.intermediate).items()
     yield from _prefixed("output.dense", layer.output).items()
     yield from _prefixed("output.LayerNorm", layer.output_layer_norm).items()
+
+
+def _language_head(head: MaskedLanguageModelHead, vocab_size: int) -> dict[str, Tensor]:
+    """Without `generator_lm_head.weight`: Transformers ties it to the word embeddings and wants it left out."""
+    return {
+        **_prefixed("generator_predictions.dense", head.dense),
+        **_prefixed("generator_predictions.LayerNorm", head.layer_norm),
+        "generator_lm_head.bias": _exported(head.bias[:vocab_size]),
+    }
 
 
 def _prefixed(prefix: str, module: nn.Linear | nn.LayerNorm) -> dict[str, Tensor]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from electra_core.batches import MaskedBatch
-from electra_core.config import ObjectiveConfig
-from electra_core.objectives.electra import electra
-from electra_core.objectives.sums import ObjectiveSums
+from electra_core.config import ObjectiveConfig, ObjectiveName
+from electra_core.objectives.adversarial import adversarial
+from electra_core.objectives.electra import electra, electra_15, random_15
+from electra_core.objectives.electric import electric
+from electra_core.objectives.language_modelling import all_tokens_mlm, mlm, replace_mlm
+from electra_core.objectives.sums import Detection, Loss, ObjectiveSums
+from electra_core.objectives.two_stage import two_stage
 from electra_core.randomness import Draws
 
 if TYPE_CHECKING:
     from electra_core.pretraining import ElectraForPretraining
 
-__all__ = ["OBJECTIVES", "Objective", "ObjectiveSums"]
+__all__ = ["OBJECTIVES", "Detection", "Loss", "Objective", "ObjectiveSums"]
 
 
 class Objective(Protocol):
@@ -26,4 +30,14 @@ class Objective(Protocol):
         ...
 
 
-OBJECTIVES: dict[str, Objective] = {"electra": electra}
+OBJECTIVES: dict[ObjectiveName, Objective] = {
+    "electra": electra,
+    "electra_15": electra_15,
+    "random_15": random_15,
+    "replace_mlm": replace_mlm,
+    "all_tokens_mlm": all_tokens_mlm,
+    "mlm": mlm,
+    "electric": electric,
+    "two_stage": two_stage,
+    "adversarial": adversarial,
+}

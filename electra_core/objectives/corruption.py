@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from electra_core.batches import MaskedBatch
 from electra_core.config import ObjectiveConfig
+from electra_core.heads import gather_positions
 from electra_core.masked_prediction import predict_masked
-from electra_core.objectives.sums import ObjectiveSums
+from electra_core.objectives.sums import Loss
 from electra_core.randomness import Draws
 
 if TYPE_CHECKING:
@@ -31,38 +31,23 @@ class Corruption:
     """int64[B, L]; the *unmasked* input with the samples at the masked positions."""
     is_replaced: Tensor
     """bool[B, L]; where the sample differs from the original. A lucky generator's tokens count as original."""
-    original_masked_ids: Tensor
-    """int64[B, N]; the tokens that stood at `batch.masked_positions`."""
-    generator_loss: Tensor
-    """Cross-entropy summed over masked positions, nats; the only part that carries gradient."""
-    generator_correct: Tensor
+    generator_loss: Tensor | None
+    """Cross-entropy summed over masked positions, nats; the only part that carries gradient. None, as the next, where
+    the generator is no network."""
+    generator_correct: Tensor | None
     """Masked positions where the generator's most probable token is the original, 0-dim float32."""
 
-    def sums(self, logits_BL: Tensor) -> ObjectiveSums:
-        """Both losses and the statistics, given the discriminator's logits float32[B, L] of P(replaced)."""
-        batch, is_replaced = self.batch, self.is_replaced
-        discriminator_loss = F.binary_cross_entropy_with_logits(
-            logits_BL,
-            is_replaced.float(),
-            weight=None if batch.is_packed else batch.attention_mask.float(),
-            reduction="sum",
-        )
-        with torch.no_grad():
-            called_replaced = (logits_BL > 0) & batch.attention_mask
-            num_real, num_replaced = batch.num_real, _count(is_replaced)
-            true_positives = _count(called_replaced & is_replaced)
-            false_positives = _count(called_replaced) - true_positives
-            return ObjectiveSums(
-                generator_loss=self.generator_loss,
-                discriminator_loss=discriminator_loss,
-                num_masked=batch.num_masked,
-                num_real=num_real,
-                generator_correct=self.generator_correct,
-                num_replaced=num_replaced,
-                discriminator_true_positives=true_positives,
-                discriminator_false_positives=false_positives,
-                discriminator_correct=num_real - num_replaced + true_positives - false_positives,
-            )
+    def losses(self, weight: float | None = 1.0) -> dict[str, Loss]:
+        """The generator's masked-language-model loss, or nothing. A weight of None only watches it."""
+        if self.generator_loss is None:
+            return {}
+        return {"generator_loss": Loss(self.generator_loss, self.batch.num_masked, "num_masked", weight)}
+
+    def statistics(self) -> dict[str, Tensor]:
+        """How often the generator was right, or nothing."""
+        if self.generator_correct is None:
+            return {}
+        return {"generator_correct": self.generator_correct, "generator_correct_positions": self.batch.num_masked}
 
 
 def corrupt(networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig) -> Corruption:
@@ -72,9 +57,11 @@ def corrupt(networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, c
         networks: of which the generator runs.
         batch: B rows with N masked positions each.
         draws: random numbers of this step; only its seed and step are used, the rows are the batch's.
-        config: temperature and `disallow_correct`.
+        config: kind of generator, temperature and `disallow_correct`.
     """
     draws = draws.for_rows(batch.rows)
+    if config.generator != "transformer":
+        return _corrupt_with_noise(networks, batch, draws, config)
     attention_mask = None if batch.is_packed else batch.attention_mask
     weights_M = batch.masked_weights.flatten()
 
@@ -84,27 +71,37 @@ def corrupt(networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, c
     original_M = original_BN.flatten()
     prediction = predict_masked(
         networks.generator_head,
-        networks.embeddings.word,
-        networks.masked_hidden(hidden_BLH, batch.masked_positions),
+        networks.generator_tables.word,
+        gather_positions(hidden_BLH, batch.masked_positions),
         original_M,
         weights_M,
         draws.uniform("sampling", batch.masked_positions.shape[1]).flatten(),
         config.temperature,
         original_M if config.disallow_correct else None,
     )
-
-    # No gradient passes a sample. Filler keeps its token.
-    sampled_BN = torch.where(batch.masked_weights > 0, prediction.samples.view_as(original_BN), original_BN)
-    corrupted_ids = batch.original_ids.scatter(1, batch.masked_positions, sampled_BN)
+    corrupted_ids = put_in(batch, prediction.samples.view_as(original_BN))  # no gradient passes a sample
     return Corruption(
         batch=batch,
         corrupted_ids=corrupted_ids,
         is_replaced=corrupted_ids != batch.original_ids,
-        original_masked_ids=original_BN,
         generator_loss=prediction.loss,
         generator_correct=(prediction.is_correct * weights_M).sum(),
     )
 
 
-def _count(flags: Tensor) -> Tensor:
-    return flags.sum(dtype=torch.float32)
+def put_in(batch: MaskedBatch, sampled_BN: Tensor) -> Tensor:
+    """int64[B, L]: the unmasked input with int64[B, N] samples at the masked positions. Filler keeps its token."""
+    original_BN = batch.original_ids.gather(1, batch.masked_positions)
+    sampled_BN = torch.where(batch.masked_weights > 0, sampled_BN, original_BN)
+    return batch.original_ids.scatter(1, batch.masked_positions, sampled_BN)
+
+
+def _corrupt_with_noise(
+    networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
+) -> Corruption:
+    """Replacements from a fixed distribution; nothing is trained by them."""
+    original_BN = batch.original_ids.gather(1, batch.masked_positions)
+    uniform_M = draws.uniform("sampling", original_BN.shape[1]).flatten()
+    disallowed = original_BN.flatten() if config.disallow_correct else None
+    corrupted_ids = put_in(batch, networks.noise_generator.sample(uniform_M, disallowed).view_as(original_BN))
+    return Corruption(batch, corrupted_ids, corrupted_ids != batch.original_ids, None, None)

@@ -33,8 +33,10 @@ def num_orthogonalised_blocks(name: str, num_dimensions: int) -> int:
 
 
 def is_decayed(name: str, num_dimensions: int) -> bool:
-    """Whether weight decay applies: not to biases and LayerNorms, which are vectors; to embeddings it does, as in G."""
-    return num_dimensions > 1 and not name.endswith("bias")
+    """Whether weight decay applies: not to biases and LayerNorms, which are vectors. To embeddings it does, as in G,
+    and to the one weight that is a vector.
+    """
+    return (num_dimensions > 1 and not name.endswith("bias")) or name == "generator_baseline"
 
 
 def layers_by_network(names: Iterable[str]) -> dict[str, int]:
@@ -56,8 +58,8 @@ def levels_below_head(name: str, num_layers: Mapping[str, int]) -> int:
     network, is_layer, rest = name.partition(".layers.")
     if is_layer:
         return num_layers[network] - int(rest.split(".")[0])
-    owner, *path = name.split(".")
-    if any("embeddings" in part for part in (owner, *path)):
+    if "embeddings" in name:
+        owner = name.partition(".embeddings_projection")[0]
         return num_layers.get(owner, max(num_layers.values(), default=0)) + 1
     return 0
 
@@ -69,7 +71,7 @@ def learning_rate_scale(name: str, num_blocks: int, num_layers: Mapping[str, int
         scale *= config.muon_learning_rate / config.learning_rate
     if config.layerwise_decay is not None:
         scale *= config.layerwise_decay ** levels_below_head(name, num_layers)
-    if name.startswith("discriminator"):  # its head too
+    if name.startswith(("discriminator", "language_head")):  # the main network with all of its heads
         scale *= config.discriminator_learning_rate_ratio
     return scale
 

@@ -1,4 +1,4 @@
-"""What people read of a run: curves, a model card, one sentence with its replaced tokens marked."""
+"""What people read of a run: curves, and one sentence with its replaced tokens marked."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipelines.specs.documents import ExampleToken
-from pipelines.specs.plan import JobPlan
-from pipelines.specs.pretrain import PretrainSpec
-from pipelines.storage.artifacts import PreparedCorpus
 
 Curve = Sequence[tuple[int, float]]
 """(step, value), by step."""
@@ -16,6 +13,9 @@ Curve = Sequence[tuple[int, float]]
 _TITLES = {
     "generator_loss": "generator: masked-LM loss (nats)",
     "generator_accuracy": "generator: accuracy",
+    "generator_reward": "generator: reward (nats)",
+    "mlm_loss": "encoder: masked-LM loss (nats)",
+    "mlm_accuracy": "encoder: accuracy",
     "discriminator_loss": "discriminator: RTD loss (nats)",
     "discriminator_auc": "discriminator: AUC",
     "discriminator_f1": "discriminator: F1",
@@ -24,9 +24,13 @@ _TITLES = {
 
 
 def plot_losses(train: Mapping[str, Curve], held_out: Mapping[str, Curve], path: Path) -> None:
-    """Training curves with the held-out figures on top, one panel a figure, as PNG."""
-    figure, axes = _figure(rows=2, columns=3)
-    for axis, (name, title) in zip(axes.flat, _TITLES.items(), strict=True):
+    """Training curves with the held-out figures on top, one panel a figure the objective has, as PNG."""
+    titles = {name: title for name, title in _TITLES.items() if train.get(name) or held_out.get(name)}
+    columns = min(3, max(1, len(titles)))
+    figure, axes = _figure(rows=max(1, -(-len(titles) // columns)), columns=columns)
+    for axis in axes.flat[len(titles) :]:
+        axis.set_axis_off()
+    for axis, (name, title) in zip(axes.flat, titles.items(), strict=False):
         for curves, style, label in (
             (train, {"alpha": 0.7, "lw": 1}, "training"),
             (held_out, {"marker": "o"}, "held out"),
@@ -68,86 +72,6 @@ def _figure(rows: int, columns: int):  # type: ignore[no-untyped-def]  # noqa: A
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def model_card(
-    network: str,
-    job_id: str,
-    spec: PretrainSpec,
-    plan: JobPlan,
-    corpus: PreparedCorpus,
-    figures: Mapping[str, float],
-    baselines: Mapping[str, float],
-) -> str:
-    """README.md of an exported network: what it is, what it was trained on, how well it does, how to load it."""
-    is_discriminator = network == "discriminator"
-    model_class = "ElectraForPreTraining" if is_discriminator else "ElectraForMaskedLM"
-    name = spec.discriminator_model_name if is_discriminator else spec.generator_model_name
-    use = (
-        "Finetune it: the discriminator is the encoder that replaced-token detection is for."
-        if is_discriminator
-        else "It fills masks. The discriminator trained beside it is the better encoder."
-    )
-    sizes = spec.model.discriminator if is_discriminator else spec.model.generator
-    encoder = sizes(corpus.vocab_size)
-    parameters = plan.discriminator_parameters if is_discriminator else plan.generator_parameters
-    rows = "\n".join(
-        f"| {key.replace('_', ' ')} | {value:.4g} | {_baseline(baselines, key)} |"
-        for key, value in figures.items()
-        if key.startswith((network, "replaced_fraction"))
-    )
-    sources = "\n".join(
-        f"- {source.type}: `{source.model_dump_json(exclude_defaults=True)}`" for source in spec.corpus.sources
-    )
-    license_line = f"license: {spec.record.license}\n" if spec.record.license else ""
-    return f"""---
-{license_line}library_name: transformers
-tags: [electra, replaced-token-detection]
----
-
-# {name}
-
-The {network} of an ELECTRA model, pretrained with replaced-token detection (Clark et al. 2020). {use}
-
-```python
-from transformers import AutoTokenizer, {model_class}
-
-tokenizer = AutoTokenizer.from_pretrained(folder)
-model = {model_class}.from_pretrained(folder)
-```
-
-## Training
-
-- Job `{job_id}`: {spec.training.num_train_steps:,} steps of {_tokens_per_step(spec)} tokens, which are
-  {plan.total_tokens:,} tokens and {plan.total_flops:.3g} FLOPs.
-- {parameters:,} parameters; hidden size {encoder.hidden_size}, {encoder.num_hidden_layers} layers;
-  generator ratio {spec.model.generator_size_ratio:g}; λ = {spec.objective.discriminator_weight:g}.
-- Every row is one packed segment: token type 1 was never trained.
-- The whole spec is in `spec.json` of the MLflow run; it reproduces the job.{_start(spec)}
-
-## Data
-
-{sources}
-
-{corpus.num_train_documents:,} documents, {corpus.num_train_tokens:,} tokens of {corpus.vocab_size:,} kinds; corpus
-`{corpus.digest}`. Licences of the sources are theirs.
-
-## Held-out figures
-
-On {corpus.num_validation_documents:,} documents that were not trained on.
-
-| figure | value | without learning |
-|---|---|---|
-{rows}
-"""
-
-
-def _tokens_per_step(spec: PretrainSpec) -> str:
-    return ", then ".join(f"{stage.tokens_per_step:,}" for stage in spec.training.stages)
-
-
-def _baseline(baselines: Mapping[str, float], key: str) -> str:
-    return f"{baselines[key]:.4g}" if key in baselines else "–"
-
-
 def plain_example(example: Sequence[ExampleToken]) -> str:
     """The marked sentence as text: `[replaced|original 97 %]` where a token was replaced, with P(replaced)."""
     words = []
@@ -160,11 +84,3 @@ def plain_example(example: Sequence[ExampleToken]) -> str:
         else:
             words.append(token.token)
     return " ".join(words)
-
-
-def _start(spec: PretrainSpec) -> str:
-    """A line on weights that were not this job's own, token type 1 among them."""
-    if spec.initialization is None:
-        return ""
-    origin = spec.initialization.model_dump_json(exclude_none=True)
-    return f"\n- It started from the weights of `{origin}`; what was not trained here is theirs."

@@ -79,7 +79,8 @@ class Failure(Document):
 class ModelVersion(Document):
     """A model the job registered."""
 
-    network: Literal["discriminator", "generator"]
+    network: Literal["discriminator", "encoder", "generator"]
+    """`encoder` is the main network of an objective that detects nothing, such as `mlm`."""
     name: str
     version: str
     alias: str
@@ -111,7 +112,7 @@ class JobResult(Document):
     """Size and digest of what was trained on, and whether it was prepared now or found."""
     models: tuple[ModelVersion, ...] = ()
     example: tuple[ExampleToken, ...] = ()
-    """A held-out passage as the discriminator sees it: of a few dozen, the one it does best on."""
+    """A held-out passage as the discriminator sees it: of a few dozen, the one it does best on. Empty without one."""
     mlflow_run_id: str | None = None
     mlflow_experiment_id: str | None = None
     finished_at: datetime | None = None

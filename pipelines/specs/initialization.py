@@ -32,7 +32,8 @@ class CheckpointInitialization(FrozenModel):
     uri: WeightsUri
     """A job's directory or its `checkpoints` folder, for the newest in it, or one `checkpoints/step_…` folder."""
     load: Network = "both"
-    """What is not loaded keeps the start the seed gives. Embeddings that both networks share are loaded with either."""
+    """What is not loaded keeps the start the seed gives; `both` are those of the two that the objective has. Embeddings
+    that both networks share are loaded with either."""
 
 
 class TransformersInitialization(FrozenModel):

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from pipelines.specs.objectives import objective_defaults
 from pipelines.specs.presets import PRESETS
 from pipelines.specs.pretrain import PretrainSpec
 
@@ -66,7 +67,7 @@ def parse_document(text: str | bytes) -> dict[str, Any]:
 
 
 def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> PretrainSpec:
-    """Fill in the preset and the defaults, apply `path=value` overrides, and check the whole.
+    """Fill in the preset, what the objective changes of it and the defaults, apply `path=value` overrides, and check.
 
     Raises:
         SpecError: naming every field that breaks a rule.
@@ -74,6 +75,7 @@ def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> 
     merged: dict[str, Any] = dict(document)
     for override in overrides:
         merged = _merge(merged, _override_document(override))
+    merged = _merge(objective_defaults(merged), merged)
     preset = merged.get("preset")
     if preset is not None:
         if not isinstance(preset, str) or preset not in PRESETS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from electra_core.accounting import parameter_counts, training_flops_per_token, training_memory_bytes
@@ -25,16 +26,16 @@ class JobPlan(Document):
     discriminator_parameters: int
     """What finetuning starts from: embeddings and encoder."""
     generator_parameters: int
-    """As exported: embeddings, encoder and head."""
+    """As exported: embeddings, encoder and head; 0 where no generator is."""
     trainable_parameters: int
-    """Both networks, what they share counted once."""
+    """All networks, what they share counted once."""
     vocab_size: int
     """Upper bound: a small corpus can give fewer entries."""
     tokens_per_step: int
-    """In the last stage of a curriculum, as `flops_per_step`."""
+    """Of the last step, where a curriculum or the objective has stages, as `flops_per_step`."""
     total_tokens: int
     flops_per_step: float
-    """Forward and backward of both networks: 2 per multiply-add, backward twice the forward, look-ups free."""
+    """Forward and backward of all networks: 2 per multiply-add, backward twice the forward, look-ups free."""
     total_flops: float
     memory_bytes_per_worker: int
     """Estimate: weights, gradients, Adam's moments and activations of one worker."""
@@ -49,13 +50,22 @@ class JobPlan(Document):
 
 
 def flops_until(spec: PretrainSpec, vocab_size: int, step: int) -> float:
-    """Floating-point operations of the first `step` steps, over all workers, whatever the stages' shapes."""
-    return sum(stage.steps_until(step) * _flops_per_step(spec, vocab_size, stage) for stage in spec.training.stages)
+    """Floating-point operations of the first `step` steps, over all workers, whatever the shapes of the curriculum's
+    stages and the networks that the objective's train.
+    """
+    steps = spec.training.num_train_steps
+    starts = spec.objective.stage_starts(steps)
+    total = 0.0
+    for shape in spec.training.stages:
+        for number, (start, end) in enumerate(itertools.pairwise((*starts, steps))):
+            num_steps = shape.steps_until(min(step, end)) - shape.steps_until(min(step, start))
+            total += num_steps * _flops_per_step(spec, vocab_size, shape, number)
+    return total
 
 
-def _flops_per_step(spec: PretrainSpec, vocab_size: int, stage: Stage) -> float:
-    flops = training_flops_per_token(spec.model, spec.masking, vocab_size, stage.sequence_length)
-    return stage.tokens_per_step * float(flops.total)
+def _flops_per_step(spec: PretrainSpec, vocab_size: int, shape: Stage, stage: int) -> float:
+    flops = training_flops_per_token(spec.model, spec.masking, vocab_size, shape.sequence_length, spec.objective, stage)
+    return shape.tokens_per_step * float(flops.total)
 
 
 def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None, vocab_size: int | None = None) -> JobPlan:
@@ -71,22 +81,30 @@ def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None, vocab_size: in
     elif vocab_size is None:
         vocab_size = BERT_VOCAB_SIZE
     training = spec.training
-    parameters = parameter_counts(spec.model, vocab_size)
-    total_tokens = training.tokens_until(training.num_train_steps)
+    parameters = parameter_counts(spec.model, vocab_size, spec.objective)
+    steps = training.num_train_steps
+    total_tokens = training.tokens_until(steps)
     parts = spec.compute.num_workers * training.gradient_accumulation_steps
     return JobPlan(
         spec=spec.model_dump(mode="json"),
         discriminator_parameters=parameters.discriminator_exported,
-        generator_parameters=parameters.embeddings + parameters.generator + parameters.generator_head,
+        generator_parameters=parameters.generator_exported,
         trainable_parameters=parameters.total,
         vocab_size=vocab_size,
         tokens_per_step=spec.tokens_per_step,
         total_tokens=total_tokens,
-        flops_per_step=_flops_per_step(spec, vocab_size, training.stages[-1]),
-        total_flops=flops_until(spec, vocab_size, training.num_train_steps),
+        flops_per_step=_flops_per_step(
+            spec, vocab_size, training.stages[-1], spec.objective.stage_at(steps - 1, steps)
+        ),
+        total_flops=flops_until(spec, vocab_size, steps),
         memory_bytes_per_worker=max(
             training_memory_bytes(
-                spec.model, spec.masking, vocab_size, stage.sequence_length, rows=stage.global_batch_size // parts
+                spec.model,
+                spec.masking,
+                vocab_size,
+                stage.sequence_length,
+                rows=stage.global_batch_size // parts,
+                objective=spec.objective,
             ).total
             for stage in training.stages
         ),

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel, MaskingConfig, ModelConfig, ObjectiveConfig, OptimizerConfig
+from electra_core.parts import check_model_fits
 from pipelines.specs.corpus import CorpusSpec, PretrainedTokenizerSpec, TokenizerSpec, WordPieceSpec
 from pipelines.specs.curriculum import CurriculumStage, Stage, stages_until
 from pipelines.specs.initialization import InitializationSpec
@@ -104,7 +105,7 @@ class RecordSpec(FrozenModel):
     experiment: Annotated[str, Field(min_length=1, max_length=200)] = "pretraining"
     """MLflow experiment."""
     model_name: Name | None = None
-    """Registered model of the discriminator; the job's name when absent. The generator's has `-generator` added."""
+    """Registered model of the main network; the job's name when absent. The generator's has `-generator` added."""
     alias: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,99}$")] = "newest"
     """Registry alias that moves to this job's versions."""
     license: Annotated[str, Field(max_length=200)] | None = None
@@ -180,9 +181,21 @@ class PretrainSpec(FrozenModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _networks_fit_the_objective(self) -> Self:
+        check_model_fits(self.model, self.objective)
+        steps = self.training.num_train_steps
+        ends = (*self.objective.stage_starts(steps)[1:], steps)
+        if any(start >= end for start, end in itertools.pairwise((0, *ends))):
+            raise ValueError(
+                "objective.two_stage_switch_fraction must leave each stage a step of training.num_train_steps, "
+                f"got {self.objective.two_stage_switch_fraction:g} of {steps}, which switches at step {ends[0]}"
+            )
+        return self
+
     @property
     def discriminator_model_name(self) -> str:
-        """Registered name of the discriminator."""
+        """Registered name of the main network."""
         return self.record.model_name or self.name
 
     @property

@@ -18,8 +18,9 @@ from pipelines.logs import configure_logging
 from pipelines.record.identity import RunIdentity
 from pipelines.rows.loader import ValidationRows
 from pipelines.training.checkpoint import list_checkpoints
-from pipelines.training.telemetry import RecordedTelemetry, SilentTelemetry, Telemetry
-from pipelines.training.train_loop import TrainingTask, train, training_rows
+from pipelines.training.task import TrainingTask, training_rows
+from pipelines.training.telemetry import HEADLINE_LOSSES, RecordedTelemetry, SilentTelemetry, Telemetry
+from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 
 log = logging.getLogger(__name__)
@@ -128,8 +129,8 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
         mlflow_experiment_id=task.run.experiment_id,
     )
     recorded_steps = {
-        "train": last_recorded_step(task.run, "train/generator_loss"),
-        "eval": last_recorded_step(task.run, "eval/generator_loss"),
+        split: max(last_recorded_step(task.run, f"{split}/{name}") for name in HEADLINE_LOSSES)
+        for split in ("train", "eval")
     }
     run = Run(task.run, recorded_steps)
     telemetry: Telemetry = RecordedTelemetry(spec, reporter, run)

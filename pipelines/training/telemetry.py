@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 LOG_INTERVAL_SECONDS = 10.0
 """Shortest time between two lines of training figures in the log."""
+HEADLINE_LOSSES = ("generator_loss", "mlm_loss", "discriminator_loss")
+"""Every objective reports one of these at least, in training and held out."""
 FLOOR_TOLERANCE = 0.002
 """Nats by which the discriminator must beat the entropy of the replaced share to have learned anything."""
 
@@ -116,8 +118,8 @@ class RecordedTelemetry:
         self._run.log_metrics(step, {f"eval/{name}": value for name, value in figures.items()})
         self._reporter.update(now=True, evaluation=dict(figures))
         log.info("evaluated", extra={"step": step, **{name: float(f"{v:.5g}") for name, v in figures.items()}})
-        floor = figures["discriminator_loss_floor"]
-        if figures["discriminator_loss"] > floor - FLOOR_TOLERANCE:
+        floor = figures.get("discriminator_loss_floor")
+        if floor is not None and figures["discriminator_loss"] > floor - FLOOR_TOLERANCE:
             advice = (
                 "the discriminator's loss is at the entropy of the replaced share: so far it has learned nothing but "
                 "that share. If this lasts, lower optimizer.learning_rate or model.generator_size_ratio"
@@ -127,4 +129,5 @@ class RecordedTelemetry:
 
 
 def _is_shown(name: str) -> bool:
-    return name.startswith(("generator_", "discriminator_")) or name in ("learning_rate", "gradient_norm", "mfu")
+    is_of_a_network = name.startswith(("generator_", "discriminator_", "mlm_")) or name.endswith("_loss")
+    return is_of_a_network or name in ("learning_rate", "gradient_norm", "mfu")

@@ -8,125 +8,32 @@ of workers it sees the same batches.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import logging
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
-from electra_core.masking import apply_mask
-from electra_core.metrics import figures
+from electra_core.batches import MaskedBatch
 from electra_core.objectives import ObjectiveSums
 from electra_core.optimizer import clip_by_global_norm, make_optimizer, set_learning_rate
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from electra_core.schedule import learning_rate
-from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
-from pipelines.rows.loader import ValidationRows, read_continuations
-from pipelines.rows.staged import StagedRows
-from pipelines.specs.plan import flops_until
+from pipelines.errors import CheckpointError, JobCancelled
+from pipelines.rows.loader import ValidationRows
 from pipelines.specs.pretrain import PretrainSpec
-from pipelines.storage.artifacts import PreparedCorpus
+from pipelines.training.batches import Batches
 from pipelines.training.checkpoint import restore_checkpoint, save_checkpoint
 from pipelines.training.evaluate import evaluate
 from pipelines.training.rate import matrix_product_flops_per_second
+from pipelines.training.task import TrainingTask, build_networks
 from pipelines.training.telemetry import Telemetry
+from pipelines.training.window import Window
 from pipelines.training.workers import Worker
-from pipelines.weights.kept import InitialWeights, start_from
+from pipelines.weights.kept import start_from
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TrainingTask:
-    """What one training run needs to know; the same on every worker."""
-
-    spec: PretrainSpec
-    corpus: PreparedCorpus
-    checkpoints_uri: str
-    initial_weights: InitialWeights | None = None
-    """What to start from instead of the seed's weights."""
-
-    @property
-    def identity(self) -> str:
-        """Digest of what decides the weights. The number of workers, the intervals and the record are left out:
-        a job may be resumed on another cluster, and saved or evaluated more often.
-        """
-        spec = self.spec
-        weights = [source.weight for source in spec.corpus.sources]
-        training = spec.training.model_dump(
-            mode="json",
-            include={"num_train_steps", "global_batch_size", "sequence_length", "curriculum", "precision", "seed"},
-        )
-        if self.initial_weights is not None:
-            training["initial_weights"] = self.initial_weights.sha256
-        sections = (spec.model, spec.objective, spec.masking, spec.optimizer)
-        decisive = [self.corpus.digest, weights, training, *(section.model_dump(mode="json") for section in sections)]
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-
-    def is_continuation(self, worker: Worker) -> Tensor | None:
-        """bool[vocab_size] on the worker's device: ids that go on with a word. None where words do not matter.
-
-        Raises:
-            CorpusError: the vocabulary has none.
-        """
-        if not self.spec.masking.whole_word:
-            return None
-        return torch.from_numpy(read_continuations(self.corpus)).to(worker.device)
-
-
-def build_networks(spec: PretrainSpec, vocab_size: int) -> ElectraForPretraining:
-    """Both networks with the initial weights the seed gives."""
-    rng = torch.Generator().manual_seed(spec.training.seed)
-    return ElectraForPretraining(spec.model, vocab_size, spec.objective, rng)
-
-
-def training_rows(task: TrainingTask) -> StagedRows:
-    """The rows of every step, in the order the seed gives.
-
-    Raises:
-        CorpusError: the corpus has not one row of the longest length.
-        StorageError: a shard is absent or incomplete.
-    """
-    training, weights = task.spec.training, tuple(source.weight for source in task.spec.corpus.sources)
-    return StagedRows(task.corpus, weights, training.stages, training.seed)
-
-
-class Batches:
-    """This worker's rows of any step, masked, on its device."""
-
-    def __init__(self, task: TrainingTask, worker: Worker) -> None:
-        self._training, self._masking, self._worker = task.spec.training, task.spec.masking, worker
-        self._rows = training_rows(task)
-        self._special = SpecialTokens(*task.corpus.special)
-        self._global_rows: dict[int, Tensor] = {}
-        self._is_continuation = task.is_continuation(worker)
-
-    def at(self, step: int) -> MaskedBatch:
-        """The batch of a step: int64[B, L] where B is this worker's share of the global batch."""
-        device, share = self._worker.device, self._worker.share(self._training.stage_at(step).global_batch_size)
-        positions = np.arange(share.start, share.stop)
-        if len(share) not in self._global_rows:  # once per size of batch: on a GPU the copy would wait
-            self._global_rows[len(share)] = torch.from_numpy(positions).to(device)
-        global_rows = self._global_rows[len(share)]
-        ids = torch.from_numpy(self._rows.rows(step, positions))
-        if device.type == "cuda":
-            ids = ids.pin_memory()  # from pageable memory the copy would wait for the steps before it
-        ids = ids.to(device, non_blocking=True)
-        batch = TokenBatch(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids, dtype=torch.bool),
-            rows=global_rows,
-            is_packed=True,  # rows are cut from the stream full
-        )
-        draws = Draws(self._training.seed, step, global_rows)
-        return apply_mask(batch, self._masking, self._special, draws, self._is_continuation)
 
 
 def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
@@ -142,27 +49,28 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     """
     spec, training = task.spec, task.spec.training
 
-    networks = build_networks(spec, task.corpus.vocab_size).to(worker.device)
+    networks = build_networks(spec, task.corpus).to(worker.device)
     start_from(networks, task.initial_weights)  # a checkpoint of this job, restored below, outranks it
+    # Of all parameters, whichever the first stage trains: so it is saved alike in every stage.
     optimizer = make_optimizer(networks, spec.optimizer, worker)
     step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity)
     _check_same_start(worker, step)
-    model = worker.parallelise(networks)
     parameters = list(networks.parameters())
 
     batches = Batches(task, worker)
     held_out = ValidationRows(task.corpus, training.sequence_length, spec.evaluation.max_rows)
     peak_rate = _peak_rate(worker, training.precision)
-    if step < training.num_train_steps:
-        micro = batches.at(step).split(training.gradient_accumulation_steps)[0]
-        with _autocast(worker, training.precision):
-            _settle_gradient_buckets(model, micro, Draws(training.seed, step, micro.rows))
     window = Window(worker, task, step, peak_rate)
     if worker.is_first:
         log.info("training_started", extra={"step": step, "num_workers": worker.world_size})
 
     networks.train()
+    first_step = step
+    model: nn.Module = networks
     while step < training.num_train_steps:
+        if step == first_step or step in spec.objective.stage_starts(training.num_train_steps):
+            with window.paused():
+                model = _enter_stage(networks, spec, worker, step, batches)
         batch = batches.at(step)
         # The losses are means over the whole global batch, so every worker divides by the global counts. The wish to
         # stop travels along, so that all workers see it at the same step.
@@ -171,7 +79,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
         for micro, is_last in _micro_batches(batch, training.gradient_accumulation_steps):
             with _no_sync(model, not is_last), _autocast(worker, training.precision):
                 sums: ObjectiveSums = model(micro, Draws(training.seed, step, micro.rows))
-            loss = sums.total(num_masked, num_real, spec.objective.discriminator_weight)
+            loss = sums.total(num_masked, num_real)
             # DistributedDataParallel averages gradients over the workers; ours are parts of a sum.
             (loss * worker.world_size).backward()
             window.add(sums)
@@ -214,74 +122,6 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     return step
 
 
-class Window:
-    """Losses and speed between two readings, kept on the device so that no step waits for the host."""
-
-    def __init__(self, worker: Worker, task: TrainingTask, step: int, peak_flops_per_second: float) -> None:
-        self._worker = worker
-        self._task = task
-        self._peak = peak_flops_per_second
-        self._sums: dict[str, Tensor] = {}
-        self._grad_norm = torch.zeros((), device=worker.device)
-        self._first_bad_step = torch.full((), -1, dtype=torch.int64, device=worker.device)
-        self._read_step = step
-        self._clock = time.perf_counter()
-
-    def add(self, sums: ObjectiveSums) -> None:
-        """Add one micro-batch's sums."""
-        detached = sums.detached()
-        self._sums = {name: value + self._sums.get(name, 0.0) for name, value in detached.items()}
-
-    def watch(self, step: int, loss: Tensor, grad_norm: Tensor) -> None:
-        """Remember the gradient's norm, and the first step whose loss or gradient was not finite."""
-        self._grad_norm = grad_norm
-        is_bad = ~(torch.isfinite(loss.detach()) & torch.isfinite(grad_norm))
-        is_first_bad = is_bad & (self._first_bad_step < 0)
-        self._first_bad_step = torch.where(is_first_bad, step, self._first_bad_step)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave out of the speed what is not training: evaluation, saving."""
-        start = time.perf_counter()
-        yield
-        self._clock += time.perf_counter() - start
-
-    def read(self, step: int) -> dict[str, float]:
-        """Sum over the workers, read, and start anew.
-
-        Raises:
-            NonFiniteLossError: some loss since the last reading was not finite, on any worker.
-        """
-        sums = self._worker.sum(torch.stack([*self._sums.values()])).tolist()
-        self.raise_if_not_finite()
-        seconds = max(time.perf_counter() - self._clock, 1e-9)
-        # Steps differ in size where there is a curriculum, so both are counted from the first step and subtracted.
-        (tokens, flops), (tokens_before, flops_before) = self._work_until(step), self._work_until(self._read_step)
-        readings = figures(dict(zip(self._sums, sums, strict=True)))
-        readings |= {
-            "gradient_norm": float(self._grad_norm),
-            "tokens": float(tokens),
-            "tokens_per_second": (tokens - tokens_before) / seconds,
-            "flops": flops,
-            "mfu": (flops - flops_before) / seconds / self._peak,
-        }
-        self._sums, self._read_step, self._clock = {}, step, time.perf_counter()
-        return readings
-
-    def _work_until(self, step: int) -> tuple[int, float]:
-        """Tokens and FLOPs of the first `step` steps."""
-        spec = self._task.spec
-        return spec.training.tokens_until(step), flops_until(spec, self._task.corpus.vocab_size, step)
-
-    def raise_if_not_finite(self) -> None:
-        """Raise on every worker if any of them met a loss or gradient that was not finite."""
-        bad_step = self._first_bad_step.clone()
-        if self._worker.world_size > 1:
-            torch.distributed.all_reduce(bad_step, op=torch.distributed.ReduceOp.MAX)
-        if bad_step >= 0:
-            raise NonFiniteLossError(int(bad_step))
-
-
 def _check_same_start(worker: Worker, step: int) -> None:
     """Refuse to train on if the workers found different checkpoints: their weights would drift apart unseen."""
     steps = worker.gather(torch.tensor([step], device=worker.device)).tolist()
@@ -296,6 +136,21 @@ def _peak_rate(worker: Worker, precision: str) -> float:
     return float(worker.sum(rate.to(worker.device)))
 
 
+def _enter_stage(
+    networks: ElectraForPretraining, spec: PretrainSpec, worker: Worker, step: int, batches: Batches
+) -> nn.Module:
+    """Ready the networks for the stage of the objective that a step belongs to, and wrap them for all workers."""
+    training, objective = spec.training, spec.objective
+    stage = objective.stage_at(step, training.num_train_steps)
+    networks.enter_stage(stage, is_start=step in objective.stage_starts(training.num_train_steps))
+    # Which parameters take gradient is fixed when DistributedDataParallel wraps them.
+    model = worker.parallelise(networks)
+    micro = batches.at(step).split(training.gradient_accumulation_steps)[0]
+    with _autocast(worker, training.precision):
+        _settle_gradient_buckets(model, micro, Draws(training.seed, step, micro.rows))
+    return model
+
+
 def _settle_gradient_buckets(model: nn.Module, batch: MaskedBatch, draws: Draws) -> None:
     """Run two backward passes whose gradients are thrown away.
 
@@ -307,7 +162,7 @@ def _settle_gradient_buckets(model: nn.Module, batch: MaskedBatch, draws: Draws)
         return
     for _ in range(2):
         sums: ObjectiveSums = model(batch, draws)
-        (0.0 * (sums.generator_loss + sums.discriminator_loss)).backward()
+        (0.0 * sums.total(1.0, 1.0)).backward()
         model.zero_grad(set_to_none=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from electra_core.conversion.to_transformers import discriminator_state_dict, generator_state_dict
+from electra_core.conversion.to_transformers import exported_state_dicts
 from pipelines import storage
 from pipelines.errors import CheckpointError
 from pipelines.specs.corpus import PretrainedTokenizerSpec
@@ -20,6 +20,9 @@ from pipelines.weights.sources import (
     read_transformers,
 )
 
+EXPORTED_AS = {"discriminator": ("discriminator", "encoder"), "generator": ("generator",)}
+"""What a network may be called where it is exported; see `exported_networks`."""
+
 
 @dataclass(frozen=True)
 class Collected:
@@ -28,6 +31,7 @@ class Collected:
     kind: str
     """`our checkpoint`, `Transformers` or `TensorFlow`."""
     networks: Mapping[str, NetworkWeights]
+    """By `discriminator`, `encoder` (a main network that detects nothing) and `generator`."""
     vocabulary_uris: tuple[str, ...]
     """Where its vocabulary may lie, likeliest first."""
 
@@ -36,8 +40,8 @@ def collect(uri: str, wanted: tuple[str, ...]) -> Collected:
     """Read what is wanted and there.
 
     Args:
-        uri: a prefix of TensorFlow's, a folder in the layout of Transformers or one above two named `discriminator`
-            and `generator`, a job's directory, or one of its checkpoints.
+        uri: a prefix of TensorFlow's, a folder in the layout of Transformers or one above such folders named
+            `discriminator` (or `encoder`) and `generator`, a job's directory, or one of its checkpoints.
         wanted: `discriminator`, `generator` or both.
 
     Raises:
@@ -50,11 +54,12 @@ def collect(uri: str, wanted: tuple[str, ...]) -> Collected:
         return Collected("TensorFlow", read_tensorflow(prefix, wanted), (prefix.rpartition("/")[0],))
     if storage.exists(storage.join(uri, CONFIG_FILE)):
         found = read_transformers(uri)
-        network = "generator" if any(name.startswith("generator_") for name in found.state) else "discriminator"
+        heads = {name.partition("_")[0] for name in found.state}
+        network = "generator" if "generator" in heads and "discriminator" not in heads else "discriminator"
         if network not in wanted:
             raise CheckpointError(f"{uri} must hold a {wanted[0]}, got a {network}")
         return Collected("Transformers", {network: found}, (uri,))
-    folders = {name: storage.join(uri, name) for name in wanted}
+    folders = {name: storage.join(uri, name) for network in wanted for name in EXPORTED_AS[network]}
     networks = {
         name: read_transformers(folder)
         for name, folder in folders.items()
@@ -79,12 +84,12 @@ def _collect_ours(uri: str, wanted: tuple[str, ...]) -> Collected:
         networks.load_state_dict(found.state)
     except RuntimeError as error:
         raise CheckpointError(f"{found.uri} must fit the spec beside it: {str(error)[:500]}") from error
-    both = {
-        "discriminator": (discriminator_state_dict(networks), networks.discriminator.config),
-        "generator": (generator_state_dict(networks), networks.generator.config),
-    }
-    vocabularies = [storage.join(found.job_uri, "exports", "discriminator")]
+    exported = exported_state_dicts(networks)
+    names = [name for network in wanted for name in EXPORTED_AS[network] if name in exported]
+    if not names:
+        raise CheckpointError(f"{found.uri} must hold a {wanted[0]}, got {' and '.join(exported)}")
+    vocabularies = [storage.join(found.job_uri, "exports", next(iter(exported)))]
     if isinstance(found.spec.tokenizer, PretrainedTokenizerSpec):
         vocabularies.append(found.spec.tokenizer.uri)
-    weights = {name: NetworkWeights(found.uri, *both[name]) for name in wanted}
+    weights = {name: NetworkWeights(found.uri, *exported[name]) for name in names}
     return Collected("our checkpoint", weights, tuple(vocabularies))

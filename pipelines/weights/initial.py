@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from tokenizers import Tokenizer
 
@@ -16,11 +15,12 @@ from electra_core.conversion.from_ours import from_ours
 from electra_core.conversion.from_tensorflow import NETWORKS
 from electra_core.conversion.from_transformers import from_transformers
 from electra_core.encoder import Encoder
+from electra_core.parts import exported_networks, generator_encoder, network_parts
 from electra_core.pretraining import ElectraForPretraining
 from pipelines import storage
 from pipelines.errors import CheckpointError, CorpusError
 from pipelines.specs.corpus import PretrainedTokenizerSpec
-from pipelines.specs.initialization import CheckpointInitialization, TensorflowInitialization
+from pipelines.specs.initialization import CheckpointInitialization, Network, TensorflowInitialization
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.tokenizer import read_pretrained, vocab_size
 from pipelines.weights.kept import InitialWeights, find_initial_weights, keep_initial_weights
@@ -63,7 +63,7 @@ def prepare_initial_weights(spec: PretrainSpec, job_uri: str) -> InitialWeights 
             converted = _from_checkpoint(section.uri, section.load, networks, tokenizer)
         else:
             if isinstance(section, TensorflowInitialization):
-                sources = read_tensorflow(section.uri, NETWORKS if section.load == "both" else (section.load,))
+                sources = read_tensorflow(section.uri, _wanted(section.load, networks))
             else:
                 uris = {"discriminator": section.discriminator_uri, "generator": section.generator_uri}
                 sources = {network: read_transformers(folder) for network, folder in uris.items() if folder is not None}
@@ -97,7 +97,7 @@ def _from_networks(
 
 def _from_checkpoint(
     uri: str,
-    load: Literal["both", "discriminator", "generator"],
+    load: Network,
     networks: ElectraForPretraining,
     tokenizer: Tokenizer,
 ) -> Converted:
@@ -107,12 +107,28 @@ def _from_checkpoint(
         if source.vocab_size != networks.vocab_size:
             raise CheckpointError(_other_vocabulary(source.uri, source.vocab_size, networks.vocab_size))
     else:
-        model = source.spec.model
-        theirs = {"discriminator": model.discriminator, "generator": model.generator}
-        for network in NETWORKS if load == "both" else (load,):
-            _check_sizes(network, theirs[network](source.vocab_size), _sizes(networks, network), source.uri)
-        _compare_vocabularies(storage.join(source.job_uri, "exports", "discriminator"), tokenizer)
+        theirs = _trained_sizes(source.spec, source.vocab_size)
+        for network in _wanted(load, networks):
+            if network in theirs:
+                _check_sizes(network, theirs[network], _sizes(networks, network), source.uri)
+            elif load == network:
+                raise CheckpointError(f"{source.uri} must hold a {network}, got {' and '.join(theirs)}")
+        exported = storage.join(source.job_uri, "exports", exported_networks(source.spec.objective)[0])
+        _compare_vocabularies(exported, tokenizer)
     return from_ours(networks, source.state, load)
+
+
+def _wanted(load: Network, networks: ElectraForPretraining) -> tuple[str, ...]:
+    """`both` is what the objective trains of the two."""
+    return tuple(name for name in NETWORKS if hasattr(networks, name)) if load == "both" else (load,)
+
+
+def _trained_sizes(spec: PretrainSpec, vocab_size: int) -> dict[str, EncoderConfig]:
+    """Of the networks another job trains; Electric's towers are no generator."""
+    sizes = {"discriminator": spec.model.discriminator(vocab_size)}
+    if network_parts(spec.objective).generator:
+        sizes["generator"] = generator_encoder(spec.model, spec.objective, vocab_size)
+    return sizes
 
 
 def _sizes(networks: ElectraForPretraining, network: str) -> EncoderConfig:

@@ -31,7 +31,7 @@ def convert(
             "checkpoints, or a folder in the layout of Transformers. Local, s3://, gs:// or https://."
         ),
     ],
-    destination: Annotated[str, typer.Argument(help="Gets the folders `discriminator` and `generator`.")],
+    destination: Annotated[str, typer.Argument(help="Gets a folder for each network, such as `discriminator`.")],
     network: Annotated[Network, typer.Option(help="Which network to write.")] = Network.BOTH,
     vocab: Annotated[
         str | None,

@@ -24,6 +24,8 @@ _TELLING = (
     "discriminator_loss",
     "generator_accuracy",
     "generator_loss",
+    "mlm_accuracy",
+    "mlm_loss",
 )
 _REPLACED_FROM = 0.5
 _DOUBTFUL_FROM = 0.25

@@ -30,13 +30,14 @@ def train(num_steps: int = NUM_STEPS, dropout: float = 0.1, **changes) -> list[t
     for step in range(num_steps):
         masked = apply_mask(batch, MaskingConfig(), SPECIAL, draws(batch, step))
         sums = net(masked, draws(batch, step))
-        sums.total(sums.num_masked, sums.num_real, 50.0).backward()
+        sums.total(masked.num_masked, masked.num_real).backward()
         clip_by_global_norm(net.parameters(), config.max_grad_norm)
         set_learning_rate(optimizer, learning_rate(step, config, num_steps))
         optimizer.step()
         optimizer.zero_grad()
-        generator, discriminator = sums.generator_loss / sums.num_masked, sums.discriminator_loss / sums.num_real
-        replaced = sums.num_replaced / sums.num_real
+        generator = sums.losses["generator_loss"].sum / masked.num_masked
+        discriminator = sums.losses["discriminator_loss"].sum / masked.num_real
+        replaced = sums.statistics["num_replaced"] / masked.num_real
         losses.append((generator.item(), discriminator.item(), replaced.item()))
     return losses
 

@@ -5,11 +5,16 @@ import sys
 
 import pytest
 import torch
+from objective_table import ALL, STAGES, batch_for, build, masking_of
 from tiny import SPECIAL, VOCAB_SIZE, masked_batch, model_config, networks
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import ElectraConfig, ElectraModel
 
-from electra_core.accounting import parameter_counts, training_flops_per_token, training_memory_bytes
+from electra_core.accounting import (
+    parameter_counts,
+    training_flops_per_token,
+    training_memory_bytes,
+)
 from electra_core.config import MaskingConfig, ModelConfig
 from electra_core.conversion.to_transformers import transformers_config
 from electra_core.randomness import Draws
@@ -76,9 +81,31 @@ def test_flops_are_those_torch_counts(changes):
     batch = masked_batch(rows=4, length=24)
     with FlopCounterMode(display=False) as counter:
         sums = net(batch, Draws(0, 0, batch.rows))
-        sums.total(sums.num_masked, sums.num_real, 50.0).backward()
+        sums.total(batch.num_masked, batch.num_real).backward()
     expected = training_flops_per_token(model_config(**changes), MaskingConfig(), VOCAB_SIZE, 24).total * 4 * 24
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "stage"), STAGES)
+def test_every_objective_costs_what_torch_counts(name, stage):
+    net, batch = build(name, stage, attention_probs_dropout_prob=0.1), batch_for(name)
+    with FlopCounterMode(display=False) as counter:
+        net(batch, Draws(0, 0, batch.rows)).total(batch.num_masked, batch.num_real).backward()
+    flops = training_flops_per_token(net.model_config, masking_of(name), VOCAB_SIZE, 24, ALL[name], stage)
+    assert counter.get_total_flops() == pytest.approx(flops.total * 4 * 24, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_objective_has_the_parameters_of_its_networks(name):
+    net = build(name)
+    counts = parameter_counts(net.model_config, VOCAB_SIZE, ALL[name])
+    assert counts.total == sum(p.numel() for p in net.parameters())
+    assert counts.generator == sum(
+        p.numel()
+        for part in ("generator", "cloze_towers")
+        if hasattr(net, part)
+        for p in getattr(net, part).parameters()
+    )
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])

@@ -88,13 +88,13 @@ def test_both_losses_are_the_same(padded, tmp_path):
     expected = discriminator(
         corruption.corrupted_ids, batch.attention_mask.long(), labels=corruption.is_replaced.long()
     )
-    torch.testing.assert_close(sums.discriminator_loss / sums.num_real, expected.loss)
+    torch.testing.assert_close(sums.losses["discriminator_loss"].sum / batch.num_real, expected.loss)
     generator, _ = loaded(net, "generator", tmp_path / "generator")
     chosen = torch.zeros_like(batch.original_ids, dtype=torch.float32)
     chosen.scatter_(1, batch.masked_positions, batch.masked_weights)
     labels = batch.original_ids.masked_fill(chosen == 0, -100)
     expected = generator(batch.generator_input_ids, batch.attention_mask.long(), labels=labels)
-    torch.testing.assert_close(sums.generator_loss / sums.num_masked, expected.loss)
+    torch.testing.assert_close(sums.losses["generator_loss"].sum / batch.num_masked, expected.loss)
 
 
 @pytest.mark.parametrize(
@@ -154,17 +154,14 @@ def test_random_networks_are_the_same_in_every_layer_and_loss(seed, tmp_path):
     net, batch = ours(seed=seed, **changes), masked_batch(**shape)
     corruption = corrupt(net, batch, draws(batch), net.objective_config)
     mask = batch.attention_mask
-    sums = corruption.sums(net.discriminator_logits(corruption.corrupted_ids, mask))
+    sums = net(batch, draws(batch)).detached()
     everywhere = torch.arange(shape["length"]).expand(shape["rows"], -1)
     is_masked = torch.zeros(everywhere.shape).scatter(1, batch.masked_positions, batch.masked_weights) > 0
     questions = {
         "generator": (batch.generator_input_ids, batch.original_ids.masked_fill(~is_masked, -100)),
         "discriminator": (corruption.corrupted_ids, corruption.is_replaced.long()),
     }
-    losses = {
-        "generator": sums.generator_loss / sums.num_masked,
-        "discriminator": sums.discriminator_loss / sums.num_real,
-    }
+    losses = {network: sums[f"{network}_loss"] / sums[f"{network}_loss_positions"] for network in questions}
     for network, (ids, labels) in questions.items():
         (tmp_path / network).mkdir()
         theirs, _ = loaded(net, network, tmp_path / network)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from objective_table import ALL, build
 from tiny import SPECIAL, VOCAB_SIZE, draws, masked_batch, networks, shake
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
 
 from electra_core.conversion.from_transformers import clean_names, from_transformers
-from electra_core.conversion.to_transformers import discriminator_state_dict, generator_state_dict, transformers_config
+from electra_core.conversion.to_transformers import (
+    discriminator_state_dict,
+    exported_state_dicts,
+    generator_state_dict,
+    transformers_config,
+)
 from electra_core.objectives.corruption import corrupt
 
 DISCRIMINATOR_WORDS = "electra.embeddings.word_embeddings.weight"
@@ -47,15 +53,15 @@ def test_the_first_losses_are_those_of_transformers(padded: bool):
     net.load_state_dict(converted.state)
     batch = masked_batch(padded=padded)
     corruption = corrupt(net, batch, draws(batch), net.objective_config)
-    sums = net(batch, draws(batch))
+    sums = net(batch, draws(batch)).detached()
     mask = batch.attention_mask.long()
     expected = discriminator(corruption.corrupted_ids, mask, labels=corruption.is_replaced.long()).loss
-    torch.testing.assert_close(sums.discriminator_loss / sums.num_real, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(sums["discriminator_loss"] / batch.num_real, expected, atol=1e-5, rtol=1e-5)
     chosen = torch.zeros_like(batch.original_ids, dtype=torch.float32)
     chosen.scatter_(1, batch.masked_positions, batch.masked_weights)
     labels = batch.original_ids.masked_fill(chosen == 0, -100)
     expected = generator(batch.generator_input_ids, mask, labels=labels).loss
-    torch.testing.assert_close(sums.generator_loss / sums.num_masked, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(sums["generator_loss"] / batch.num_masked, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("changes", [{}, {"embedding_size": 32}, {"generator_size_ratio": 1.0}])
@@ -67,6 +73,19 @@ def test_there_and_back_is_exact(changes):
     for export in (discriminator_state_dict, generator_state_dict):
         assert all(torch.equal(export(net)[name], export(other)[name]) for name in export(net))
     assert not other.embeddings.word[VOCAB_SIZE:].any()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_objectives_exports_come_back_exactly(name):
+    net, other = build(name), build(name, is_shaken=False)
+    exports = {network: state for network, (state, _) in exported_state_dicts(net).items()}
+    generator = exports.pop("generator", None)
+    converted = from_transformers(other, exports.popitem()[1], generator)
+    assert not converted.unexpected
+    assert all(key.startswith(("cloze_", "generator_baseline")) for key in converted.untouched)
+    other.load_state_dict(converted.state, strict=False)
+    for network, (state, _) in exported_state_dicts(other).items():
+        assert all(torch.equal(state[key], value) for key, value in exported_state_dicts(net)[network][0].items())
 
 
 @pytest.mark.parametrize("sharing", ["none", "gdes"])

@@ -86,6 +86,22 @@ def test_shares_of_mask_tokens_and_positions_are_right():
     assert chi_square < 50  # 21 degrees of freedom
 
 
+def test_bert_shows_random_tokens_at_a_share_of_masked_positions():
+    batch = token_batch(rows=2000, length=24)
+    masking = MaskingConfig(mask_token_fraction=0.8, random_token_fraction=0.1)
+    masked = apply_mask(batch, masking, SPECIAL, draws(batch), vocab_size=VOCAB_SIZE)
+    shown, original = (ids.gather(1, masked.masked_positions) for ids in (masked.generator_input_ids, batch.input_ids))
+    shares = [(shown == SPECIAL.mask_id), (shown == original), (shown != original) & (shown != SPECIAL.mask_id)]
+    # A random token is [MASK] or the original once in a hundred.
+    expected = (0.8 + 0.001, 0.1 + 0.001, 0.1 - 0.002)
+    for share, fraction in zip(shares, expected, strict=True):
+        weight = (share * masked.masked_weights).sum() / masked.num_masked
+        assert weight.item() == pytest.approx(fraction, abs=0.01)
+    assert torch.equal(mask(batch).masked_positions, masked.masked_positions)
+    with pytest.raises(ValueError, match="vocab_size must be given"):
+        apply_mask(batch, masking, SPECIAL, draws(batch))
+
+
 def test_masks_do_not_depend_on_how_rows_are_shared():
     whole = masked_batch(rows=8, padded=True)
     batch = token_batch(rows=8, padded=True)

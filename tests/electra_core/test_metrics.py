@@ -9,9 +9,11 @@ from electra_core.metrics import binary_entropy, figures
 SUMS = {
     "generator_loss": 50.0,
     "discriminator_loss": 30.0,
-    "num_masked": 20.0,
-    "num_real": 100.0,
+    "generator_loss_positions": 20.0,
+    "discriminator_loss_positions": 100.0,
+    "num_scored": 100.0,
     "generator_correct": 5.0,
+    "generator_correct_positions": 20.0,
     "num_replaced": 10.0,
     "discriminator_true_positives": 6.0,
     "discriminator_false_positives": 2.0,
@@ -37,6 +39,11 @@ def test_figures_are_the_definitions():
 
 def test_a_share_of_nothing_is_zero():
     assert set(figures(dict.fromkeys(SUMS, 0.0)).values()) == {0.0}
+
+
+def test_what_an_objective_lacks_has_no_figure():
+    assert figures({"mlm_loss": 6.0, "mlm_loss_positions": 3.0, "mlm_correct": 1.0, "mlm_correct_positions": 4.0}) == {
+        "mlm_loss": 2.0, "mlm_accuracy": 0.25}  # fmt: skip
 
 
 def test_entropy_is_largest_at_one_half():

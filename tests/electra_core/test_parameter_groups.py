@@ -8,7 +8,7 @@ from electra_core.config import OptimizerConfig
 from electra_core.optimizer import make_optimizer, parameter_groups, set_learning_rate
 from electra_core.optimizer.groups import layers_by_network, learning_rate_scale, levels_below_head
 
-LAYERS = {"generator": 2, "discriminator": 12}
+LAYERS = {"generator": 2, "discriminator": 12, "cloze_towers.right_to_left": 6}
 
 
 def test_layers_are_counted_by_network():
@@ -28,6 +28,11 @@ def test_layers_are_counted_by_network():
         ("generator.layers.0.output.bias", 2),
         ("generator.embeddings_projection.weight", 3),
         ("discriminator.embeddings_projection.weight", 13),
+        ("cloze_towers.right_to_left.layers.4.output.bias", 2),
+        ("cloze_towers.right_to_left.embeddings_projection.weight", 7),
+        ("language_head.dense.weight", 0),
+        ("generator_baseline", 0),
+        ("discriminator_embeddings.word_delta", 13),
         ("embeddings.word", 13),
         ("embeddings.layer_norm.weight", 13),
     ],
@@ -43,7 +48,7 @@ def test_the_discriminators_ratio_leaves_generator_and_embeddings_alone():
     config = OptimizerConfig(discriminator_learning_rate_ratio=3)
     scales = {
         name: learning_rate_scale(name, 0, LAYERS, config)
-        for name in ("discriminator.layers.0.output.weight", "discriminator_head.dense.bias", "generator_head.bias",
+        for name in ("discriminator.layers.0.output.weight", "language_head.dense.bias", "generator_head.bias",
                      "generator.layers.0.output.weight", "embeddings.word")
     }  # fmt: skip
     assert list(scales.values()) == [3, 3, 1, 1, 1]

@@ -22,7 +22,7 @@ def reached(net, loss_name):
     """Names of the parameters one loss gives a gradient that is not 0."""
     net.zero_grad(set_to_none=True)
     batch = masked_batch(rows=8)
-    getattr(net(batch, draws(batch)), loss_name).backward()
+    net(batch, draws(batch)).losses[loss_name].sum.backward()
     return {name for name, p in net.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
 
 
@@ -82,7 +82,7 @@ def test_what_is_shared_stays_shared(mode):
     config, batch = OptimizerConfig(), masked_batch(rows=8)
     for each in (net, other):
         sums = each(batch, draws(batch))
-        sums.total(sums.num_masked, sums.num_real, 50.0).backward()
+        sums.total(batch.num_masked, batch.num_real).backward()
         ElectraAdam(each.parameters(), lr=config.learning_rate).step()
         pairs = zip(each.generator.parameters(), each.discriminator.parameters(), strict=False)
         assert all((mine is theirs) == (mode == "all") for mine, theirs in pairs)

@@ -52,7 +52,7 @@ def batches(draw):
 
 def mask(batch, fraction=0.15, step=0):
     masking = MaskingConfig(mask_fraction=fraction, whole_word=True)
-    return apply_mask(batch, masking, SPECIAL, draws(batch, step), IS_CONTINUATION)
+    return apply_mask(batch, masking, SPECIAL, draws(batch, step), is_continuation=IS_CONTINUATION)
 
 
 def chosen_positions(masked):
@@ -148,7 +148,7 @@ def test_without_continuations_it_is_plain_masking():
     batch = english()
     masking = MaskingConfig(whole_word=True)
     nothing_continues = torch.zeros(100, dtype=torch.bool)
-    words = apply_mask(batch, masking, SPECIAL, draws(batch), nothing_continues)
+    words = apply_mask(batch, masking, SPECIAL, draws(batch), is_continuation=nothing_continues)
     tokens = apply_mask(batch, MaskingConfig(), SPECIAL, draws(batch))
     assert torch.equal(words.masked_positions, tokens.masked_positions)
 
@@ -163,5 +163,7 @@ def test_shapes_do_not_depend_on_values_and_nothing_comes_from_another_device():
     """On the device `meta` there are no values: what reads one, or mixes devices, fails."""
     batch = english(rows=3)
     there = TokenBatch(*(t.to("meta") for t in (batch.input_ids, batch.attention_mask, batch.rows)))
-    masked = apply_mask(there, MaskingConfig(whole_word=True), SPECIAL, draws(there), IS_CONTINUATION.to("meta"))
+    masked = apply_mask(
+        there, MaskingConfig(whole_word=True), SPECIAL, draws(there), is_continuation=IS_CONTINUATION.to("meta")
+    )
     assert (masked.masked_positions.shape, masked.masked_positions.device.type) == ((3, 9), "meta")

@@ -7,6 +7,7 @@ import torch
 from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
 from electra_core.config import MaskingConfig, ModelConfig, ObjectiveConfig
 from electra_core.masking import apply_mask
+from electra_core.noise import noise_weights
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 
@@ -34,7 +35,12 @@ def model_config(**changes) -> ModelConfig:
 
 def networks(seed: int = 0, objective: ObjectiveConfig | None = None, **changes) -> ElectraForPretraining:
     rng = torch.Generator().manual_seed(seed)
-    return ElectraForPretraining(model_config(**changes), VOCAB_SIZE, objective or ObjectiveConfig(), rng)
+    objective = objective or ObjectiveConfig()
+    noise = None
+    if objective.generator != "transformer":
+        counts = torch.arange(VOCAB_SIZE) ** 2 if objective.generator == "unigram" else None
+        noise = noise_weights(VOCAB_SIZE, SPECIAL, counts)
+    return ElectraForPretraining(model_config(**changes), VOCAB_SIZE, objective, rng, noise)
 
 
 def shake(module: torch.nn.Module, seed: int = 1) -> None:

@@ -18,7 +18,7 @@ from pipelines.specs.parsing import resolve_spec
 from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.tokenizer import load_tokenizer
 from pipelines.training.checkpoint import list_checkpoints, read_state
-from pipelines.training.train_loop import build_networks
+from pipelines.training.task import build_networks
 from service.client import ElectraClient
 from service.local import LocalStack
 
@@ -88,7 +88,7 @@ def test_exports_give_our_logits(main_job: MainJob):
     spec = resolve_spec(main_job.detail.spec)
     corpus = PreparedCorpus.read(main_job.detail.result.corpus["uri"])
     job_folder = main_job.exports["generator"].parents[1]
-    networks = build_networks(spec, corpus.vocab_size).eval()
+    networks = build_networks(spec, corpus).eval()
     networks.load_state_dict(read_state(list_checkpoints(str(job_folder / "checkpoints"))[-1])["networks"])
     ids = torch.randint(5, corpus.vocab_size, (4, 64), generator=torch.Generator().manual_seed(0))
     everywhere = torch.arange(64).expand(4, 64)

@@ -25,10 +25,17 @@ def test_a_weight_without_anything_shared_is_warned_of(sharing):
     [
         ["model.sharing=all", "model.generator_size_ratio=1"],
         ["model.sharing=none", "objective.discriminator_weight=0"],
+        ["objective.name=two_stage"],
     ],
 )
 def test_a_weight_that_decides_something_is_not(overrides):
     assert plan_job(load_spec("kind: pretrain", overrides)).warnings == ()
+
+
+def test_weights_that_two_stages_replace_are_warned_of():
+    weights = ["tokenizer={type: pretrained, uri: /v}", "initialization={type: checkpoint, uri: /job}"]
+    (warning,) = plan_job(load_spec("kind: pretrain", ["objective.name=two_stage", *weights])).warnings
+    assert warning.startswith("initialization gives the discriminator weights that objective.name: two_stage replaces")
 
 
 def test_a_plan_counts_what_is_not_shared():

@@ -15,15 +15,15 @@ from tensorflow_variables import VOCAB_SIZE, variables
 from training_task import make_task
 from transformers import AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
-from electra_core.conversion.to_transformers import discriminator_state_dict, generator_state_dict
+from electra_core.conversion.to_transformers import exported_state_dicts
 from electra_core.optimizer import make_optimizer
 from pipelines.convert import main
 from pipelines.job import JobDirectory
 from pipelines.training.checkpoint import save_checkpoint
-from pipelines.training.train_loop import build_networks
+from pipelines.training.task import build_networks
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tensorflow"
-CLASSES = {"discriminator": ElectraForPreTraining, "generator": ElectraForMaskedLM}
+CLASSES = {"discriminator": ElectraForPreTraining, "encoder": ElectraForMaskedLM, "generator": ElectraForMaskedLM}
 
 
 def write_vocabulary(path: Path, size: int = VOCAB_SIZE) -> Path:
@@ -73,19 +73,21 @@ def test_what_is_assumed_or_left_out_is_said(tmp_path: Path, capsys: pytest.Capt
     assert not (tmp_path / "generator" / "vocab.txt").exists()
 
 
-def test_a_checkpoint_of_ours_becomes_what_the_job_would_export(tmp_path: Path):
-    task = make_task(tmp_path)
+@pytest.mark.parametrize("objective", ["name: electra", "name: mlm", "name: electric", "generator: unigram"])
+def test_a_checkpoint_of_ours_becomes_what_the_job_would_export(
+    tmp_path: Path, objective: str, capsys: pytest.CaptureFixture[str]
+):
+    task = make_task(tmp_path, f"objective={{{objective}}}")
     JobDirectory(str(tmp_path / "job")).write_spec(task.spec)
-    networks = build_networks(task.spec, task.corpus.vocab_size)
+    networks = build_networks(task.spec, task.corpus)
     save_checkpoint(
         task.checkpoints_uri, 3, networks, make_optimizer(networks, task.spec.optimizer), task.identity, keep=1
     )
     vocabulary = write_vocabulary(tmp_path / "vocab.txt", task.corpus.vocab_size)
     assert main([str(tmp_path / "job"), str(tmp_path / "out"), "--vocab", str(vocabulary)]) == 0
-    for network, state in (
-        ("discriminator", discriminator_state_dict(networks)),
-        ("generator", generator_state_dict(networks)),
-    ):
+    exported = exported_state_dicts(networks)
+    assert ("the source holds no generator" in capsys.readouterr().err) == ("generator" not in exported)
+    for network, (state, _) in exported.items():
         loaded(tmp_path / "out", network)
         written = load_file(tmp_path / "out" / network / "model.safetensors")
         assert written.keys() == state.keys()

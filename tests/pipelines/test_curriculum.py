@@ -15,7 +15,8 @@ from pipelines.errors import CheckpointError, JobCancelled
 from pipelines.specs.parsing import SpecError, dump_spec, load_spec
 from pipelines.specs.plan import flops_until, plan_job
 from pipelines.specs.presets import PRESETS
-from pipelines.training.train_loop import Batches, train
+from pipelines.training.batches import Batches
+from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker
 
 STAGES = (
@@ -50,6 +51,21 @@ def test_flops_and_plan_follow_the_stages(tmp_path: Path):
     wide = make_task(tmp_path, "training.curriculum=[{until_step: 8, global_batch_size: 64}]").spec
     plain = make_task(tmp_path).spec
     assert plan_job(wide).memory_bytes_per_worker > plan_job(plain).memory_bytes_per_worker
+
+
+def test_stages_of_the_objective_are_priced_within_those_of_the_curriculum(tmp_path: Path):
+    """The generator learns for 10 steps, the discriminator for 10; rows are short until step 8, batches until 12."""
+    spec = make_task(tmp_path, STAGES, "objective.name=two_stage", "model.generator_size_ratio=1").spec
+    sizes = (spec.model, spec.masking, 300)
+    cost = {
+        (length, stage): training_flops_per_token(*sizes, length, spec.objective, stage).total
+        for length in (16, 32)
+        for stage in (0, 1)
+    }
+    expected = 1024 * cost[16, 0] + 256 * cost[32, 0] + (256 + 4096) * cost[32, 1]
+    assert flops_until(spec, 300, 20) == pytest.approx(expected)
+    assert flops_until(spec, 300, 11) == pytest.approx(1024 * cost[16, 0] + 256 * cost[32, 0] + 128 * cost[32, 1])
+    assert plan_job(spec, vocab_size=300).flops_per_step == pytest.approx(512 * cost[32, 1])
 
 
 def test_a_plan_without_stages_is_steps_times_the_step():

@@ -19,12 +19,15 @@ from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTrainin
 from electra_core.batches import SpecialTokens
 from electra_core.conversion.to_transformers import transformers_config
 from electra_core.objectives.corruption import corrupt
+from electra_core.optimizer import make_optimizer
 from electra_core.randomness import Draws
 from pipelines.errors import CheckpointError, StorageError
 from pipelines.job import JobDirectory
-from pipelines.training.checkpoint import list_checkpoints, read_state
+from pipelines.training.batches import Batches
+from pipelines.training.checkpoint import list_checkpoints, read_state, save_checkpoint
+from pipelines.training.task import TrainingTask, build_networks
 from pipelines.training.telemetry import SilentTelemetry
-from pipelines.training.train_loop import Batches, TrainingTask, build_networks, train
+from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker
 from pipelines.weights.initial import prepare_initial_weights
 from pipelines.weights.kept import start_from
@@ -93,7 +96,7 @@ def write_transformers(folder: Path, task: TrainingTask, network: str, pickled: 
 
 
 def seeded(task: TrainingTask):
-    return build_networks(task.spec, task.corpus.vocab_size)
+    return build_networks(task.spec, task.corpus)
 
 
 def networks_of(task: TrainingTask):
@@ -183,6 +186,36 @@ def test_one_network_of_a_checkpoint_may_be_taken(tmp_path: Path):
     state, start = networks_of(task).state_dict(), seeded(task).state_dict()
     for name in state:
         assert torch.equal(state[name], (start if name.startswith("generator") else weights)[name])
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "not_taken"),
+    [
+        ("mlm", "mlm", ()),
+        ("electra", "mlm", ("language_head",)),
+        ("mlm", "electra", ("generator", "discriminator_head")),
+        ("electra", "electric", ("cloze_",)),
+    ],
+)
+def test_an_objective_goes_on_from_another(tmp_path: Path, theirs: str, ours: str, not_taken: tuple[str, ...]):
+    first = make_task(tmp_path, f"objective.name={theirs}", "training.seed=7", name="first")
+    JobDirectory(str(tmp_path / "first")).write_spec(first.spec)
+    networks = seeded(first)
+    save_checkpoint(first.checkpoints_uri, 1, networks, make_optimizer(networks, first.spec.optimizer), "id", keep=1)
+    task = task_from(tmp_path, {"type": "checkpoint", "uri": str(tmp_path / "first")}, f"objective.name={ours}")
+    state, start, weights = networks_of(task).state_dict(), seeded(task).state_dict(), networks.state_dict()
+    for name in state:
+        assert torch.equal(state[name], (start if name.startswith(not_taken) else weights)[name]), name
+
+
+def test_a_network_the_checkpoint_lacks_is_refused(tmp_path: Path):
+    first = make_task(tmp_path, "objective.name=mlm", name="first")
+    JobDirectory(str(tmp_path / "first")).write_spec(first.spec)
+    networks = seeded(first)
+    save_checkpoint(first.checkpoints_uri, 1, networks, make_optimizer(networks, first.spec.optimizer), "id", keep=1)
+    section = {"type": "checkpoint", "uri": str(tmp_path / "first"), "load": "generator"}
+    with pytest.raises(CheckpointError, match="must hold a generator, got discriminator"):
+        task_from(tmp_path, section)
 
 
 def test_tensorflows_networks_are_taken_with_what_is_missing_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):

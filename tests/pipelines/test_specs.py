@@ -4,16 +4,46 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electra_core.config import ModelConfig, OptimizerConfig
+from electra_core.config import ModelConfig, ObjectiveName, OptimizerConfig
 from pipelines.specs.parsing import MAX_SPEC_BYTES, SpecError, dump_spec, load_spec, resolve_spec
+from pipelines.specs.plan import plan_job
 from pipelines.specs.presets import PRESETS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+SENSELESS_OBJECTIVES = (
+    ("objective: {name: rtd}", "objective.name: Input should be 'electra'"),
+    ("objective: {name: two_stage}\nmodel: {generator_size_ratio: 0.25}", "generator_size_ratio must be 1 where"),
+    ("objective: {name: two_stage}\nmodel: {sharing: embeddings}", "model.sharing must be 'none' where objective.name"),
+    ("objective: {name: mlm}\nmodel: {sharing: gdes}", "as there is no second network, got 'gdes'"),
+    ("objective: {name: two_stage, generator: uniform}", "generator must be 'transformer' where name is 'two_stage'"),
+    ("objective: {name: adversarial, generator: unigram}", "trained against the discriminator, got 'unigram'"),
+    ("objective: {name: electric, generator: uniform}", "whose noise is a two-tower cloze network, got 'uniform'"),
+    ("objective: {name: mlm, generator: uniform}", "which has no generator, got 'uniform'"),
+    (
+        "objective: {name: mlm, temperature: 2}",
+        "temperature must be 1 where name is 'mlm', which samples nothing, got 2",
+    ),
+    ("objective: {generator: uniform, temperature: 2}", "since a uniform generator has no logits to divide, got 2"),
+    ("objective: {name: electric, temperature: 2}", "the probabilities its noise was drawn with, got 2"),
+    ("objective: {name: mlm, disallow_correct: true}", "disallow_correct must be false where name is 'mlm'"),
+    (
+        "objective: {name: adversarial, disallow_correct: true}",
+        "rewarded where its sample is the original, too, got true",
+    ),
+    ("objective: {name: mlm, discriminator_weight: 20}", "discriminator_weight must be left at 50 where name is 'mlm'"),
+    ("objective: {name: two_stage, discriminator_weight: 20}", "which minimises one loss at a time, got 20"),
+    ("objective: {two_stage_switch_fraction: 0.2}", "which has one stage, got 0.2"),
+    ("preset: tiny\nobjective: {name: two_stage, two_stage_switch_fraction: 0.00001}", "must leave each stage a step"),
+    ("masking: {mask_token_fraction: 0.9, random_token_fraction: 0.2}", "must add up to at most 1, got 0.9 and 0.2"),
+)
 
 
 def problem(document: str, *overrides: str) -> str:
@@ -27,7 +57,7 @@ def test_a_preset_resolves_to_itself(name):
     assert resolve_spec({"kind": "pretrain", "preset": name}) == PRESETS[name]()
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_is_a_valid_spec(path):
     load_spec(path.read_bytes())
 
@@ -55,6 +85,35 @@ def test_overrides_win_and_are_checked_as_a_whole():
     assert (spec.objective.discriminator_weight, spec.optimizer.learning_rate) == (20, 5e-4)
     text = problem("kind: pretrain\npreset: tiny", "training.sequence_length=256")
     assert "training.sequence_length must be at most model.max_position_embeddings, got 256 and" in text
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", get_args(ObjectiveName))
+def test_every_objective_is_one_line_of_a_spec(name, preset):
+    spec = load_spec(f"kind: pretrain\npreset: {preset}\nobjective: {{name: {name}}}")
+    assert spec.objective.name == name
+    assert load_spec(dump_spec(spec)) == spec
+    assert plan_job(spec).total_flops > 0
+
+
+def test_bert_masks_as_bert_does_unless_told_otherwise():
+    masking = load_spec("kind: pretrain\npreset: large\nobjective: {name: mlm}").masking
+    shares = (masking.mask_token_fraction, masking.random_token_fraction, masking.mask_fraction)
+    assert shares == (0.8, 0.1, 0.25)
+    own = load_spec("kind: pretrain\nobjective: {name: mlm}\nmasking: {random_token_fraction: 0}").masking
+    assert (own.mask_token_fraction, own.random_token_fraction) == (0.8, 0.0)
+    assert PRESETS["large"]().masking.mask_token_fraction == 0.85
+
+
+def test_a_run_without_a_generator_is_priced_without_one():
+    joint, alone, uniform = (
+        plan_job(load_spec(f"kind: pretrain\npreset: small\nobjective: {objective}"))
+        for objective in ("{}", "{name: mlm}", "{generator: uniform}")
+    )
+    assert alone.generator_parameters == uniform.generator_parameters == 0 < joint.generator_parameters
+    assert uniform.trainable_parameters < joint.trainable_parameters
+    assert uniform.total_flops < alone.total_flops
+    assert uniform.memory_bytes_per_worker < joint.memory_bytes_per_worker
 
 
 def test_another_tokenizer_type_replaces_the_presets_whole():
@@ -92,6 +151,7 @@ def test_a_resolved_spec_survives_json():
         ("kind: pretrain\ninitialization: {type: transformers}", "discriminator_uri or generator_uri must be given"),
         ("kind: pretrain\ninitialization: {type: checkpoint, uri: '/a/*'}", "must name one place and be no pattern"),
         ("kind: pretrain\ninitialization: {type: checkpoint, uri: 'ftp://a'}", "must have a scheme of file, s3"),
+        *((f"kind: pretrain\n{document}", expected) for document, expected in SENSELESS_OBJECTIVES),
     ],
 )
 def test_a_bad_spec_is_refused_with_field_rule_and_value(document, expected):

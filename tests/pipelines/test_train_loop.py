@@ -6,8 +6,9 @@ import contextlib
 import math
 import multiprocessing
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -15,8 +16,9 @@ from training_task import make_task
 
 from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
 from pipelines.training.checkpoint import list_checkpoints, read_state
+from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import SilentTelemetry
-from pipelines.training.train_loop import TrainingTask, train
+from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker
 
 
@@ -32,7 +34,8 @@ class Notebook(SilentTelemetry):
         return self._stop_at is not None and len(self.losses) + 1 >= self._stop_at
 
     def log_training(self, step: int, figures: Mapping[str, float]) -> None:
-        self.losses[step] = (figures["generator_loss"], figures["discriminator_loss"])
+        # Objectives that lack one of the two are run here as well.
+        self.losses[step] = (figures.get("generator_loss", 0.0), figures.get("discriminator_loss", 0.0))
         if step == self._fail_at:
             raise KeyboardInterrupt
 
@@ -99,13 +102,18 @@ def test_whole_words_and_every_sharing_resume_bit_for_bit(tmp_path: Path, sharin
 
 
 def test_two_workers_see_the_batches_and_losses_of_one(tmp_path: Path):
-    """Over the end of a stage too."""
-    stage = "training.curriculum=[{until_step: 12, sequence_length: 16, global_batch_size: 8}]"
-    one = Notebook()
-    train(make_task(tmp_path, stage, name="one"), Worker(), one)
-    two = train_in_processes(tmp_path, 2, [("two", None)], stage)
-    for step, losses in one.losses.items():
-        assert two[step] == pytest.approx(losses, rel=1e-5)
+    """Over the ends of stages too: those of the objective train parameters of their own."""
+    jobs = {
+        "curriculum": ["training.curriculum=[{until_step: 12, sequence_length: 16, global_batch_size: 8}]"],
+        "two_stage": ["objective.name=two_stage", "model.generator_size_ratio=1", "training.num_train_steps=8"],
+    }
+    by_two = train_in_processes(tmp_path, 2, [Run(f"two-{name}", overrides) for name, overrides in jobs.items()])
+    for (name, overrides), two in zip(jobs.items(), by_two, strict=True):
+        one = Notebook()
+        train(make_task(tmp_path, *overrides, name=name), Worker(), one)
+        assert two.keys() == one.losses.keys()
+        for step, losses in one.losses.items():
+            assert two[step] == pytest.approx(losses, rel=1e-5)
 
 
 def test_three_workers_resume_bit_for_bit(tmp_path: Path):
@@ -113,8 +121,8 @@ def test_three_workers_resume_bit_for_bit(tmp_path: Path):
 
     Under Muon, whose work the workers share.
     """
-    changes = ("training.global_batch_size=9", "optimizer.name=muon")
-    train_in_processes(tmp_path, 3, [("whole", None), ("broken", 13), ("broken", None)], *changes)
+    changes = ["training.global_batch_size=9", "optimizer.name=muon"]
+    train_in_processes(tmp_path, 3, [Run("whole", changes), Run("broken", changes, fail_at=13), Run("broken", changes)])
     whole, broken = (make_task(tmp_path, *changes, name=name) for name in ("whole", "broken"))
     assert_bitwise_equal(weights_of(broken), weights_of(whole))
 
@@ -175,16 +183,22 @@ def test_held_out_figures_do_not_depend_on_when_they_are_made(tmp_path: Path):
     assert fewer.evaluations[18] == notebook.evaluations[18]
 
 
-def train_in_processes(folder: Path, num_workers: int, runs: list[tuple[str, int | None]], *overrides: str):
-    """Train with gloo in processes of their own, each run by name, up to a step if one is given; rank 0's losses by
-    step in the last run.
-    """
+class Run(NamedTuple):
+    """One training in processes of its own, up to a step if one is given."""
+
+    name: str
+    overrides: Sequence[str]
+    fail_at: int | None = None
+
+
+def train_in_processes(folder: Path, num_workers: int, runs: list[Run]) -> list[dict[int, tuple[float, float]]]:
+    """Train one run after the other with gloo; rank 0's losses by step, of each."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    arguments = (num_workers, port, folder, runs, overrides, results)
+    arguments = (num_workers, port, folder, runs, results)
     processes = [context.Process(target=_train_rank, args=(rank, *arguments)) for rank in range(num_workers)]
     for process in processes:
         process.start()
@@ -195,17 +209,18 @@ def train_in_processes(folder: Path, num_workers: int, runs: list[tuple[str, int
     return losses
 
 
-def _train_rank(rank, num_workers, port, folder, runs, overrides, results):
+def _train_rank(rank, num_workers, port, folder, runs, results):
     torch.set_num_threads(1)
     address = f"tcp://127.0.0.1:{port}"
     torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=num_workers)
-    for name, fail_at in runs:
-        notebook = Notebook(fail_at=fail_at)
-        task = make_task(folder, f"compute.num_workers={num_workers}", *overrides, name=name)
+    notebooks = []
+    for run in runs:
+        notebooks.append(Notebook(fail_at=run.fail_at))
+        task = make_task(folder, f"compute.num_workers={num_workers}", *run.overrides, name=run.name)
         with contextlib.suppress(KeyboardInterrupt):
-            train(task, Worker(rank, num_workers), notebook)
+            train(task, Worker(rank, num_workers), notebooks[-1])
     if rank == 0:
-        results.put(notebook.losses)
+        results.put([notebook.losses for notebook in notebooks])
         results.close()
         results.join_thread()
     torch.distributed.destroy_process_group()

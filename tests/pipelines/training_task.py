@@ -11,7 +11,7 @@ from pipelines import storage
 from pipelines.specs.parsing import resolve_spec
 from pipelines.storage.artifacts import PreparedCorpus, Shard, SpecialTokenIds
 from pipelines.tokenizer import SPECIAL_TOKENS, bert_tokenizer, save_tokenizer
-from pipelines.training.train_loop import TrainingTask
+from pipelines.training.task import TrainingTask
 
 VOCAB_SIZE = 300
 
