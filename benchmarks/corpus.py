@@ -1,151 +1,165 @@
-"""Speed of corpus preparation against a plain `tokenizers` loop over the same text, in the same run.
+"""Speed of corpus preparation against a plain `tokenizers` loop, and its cost as the corpus grows, in one run.
 
     python benchmarks/corpus.py [--quick] [--json PATH] [PATHS]
 
 PATHS are .jsonl, .jsonl.gz or .jsonl.zst files with a `text` field; without any, the documentation of the installed
-packages is written out and used. The plain loop reads the files, encodes 1 000 documents at a time on two threads and
-keeps the ids as uint16: what a script would do. It runs before and after the preparation, and the mean counts, for
-machines are never idle. MB are 10^6 bytes of UTF-8 text.
+packages is used. Where that is shorter than the largest corpus, more is put together from its paragraphs. The plain
+loop reads the files, encodes 1 000 documents at a time on as many threads as preparation has CPUs and keeps the ids as
+uint16: what a script would do. Preparation also cleans, deduplicates, splits and writes. Both take turns on the same
+files with the same vocabulary. MB are 10^6 bytes of UTF-8 text.
 """
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import io
 import itertools
 import json
 import os
-import platform
-import secrets
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-THREADS = 2
-_SCRATCH = Path(tempfile.mkdtemp(prefix="electra-bench-"))
-(_SCRATCH / "token").write_text(secrets.token_hex(32))
-os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_SCRATCH / "token"))
+THREADS = os.cpu_count() or 1
 os.environ.update(RAYON_NUM_THREADS=str(THREADS))
 
+from ray_environment import start_ray  # before Ray
+
+# isort: split
 import numpy as np
 import ray
-import zstandard
+from common import Samples, option_parser, report
+from corpus_text import endless_texts, lines_of, write_text
+from memory import PeakOfFamily
 
-from pipelines.corpus import python_docs
 from pipelines.corpus.prepare import prepare_corpus
 from pipelines.corpus.ray_data import map_in_order
-from pipelines.specs.corpus import CorpusSpec, JsonlSource, WordPieceSpec
+from pipelines.specs.corpus import CorpusSpec, JsonlSource, PretrainedTokenizerSpec, WordPieceSpec
+from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.tokenizer import load_tokenizer
 
-
-def lines_of(path: Path):
-    with path.open("rb") as stored:
-        if path.suffix == ".gz":
-            yield from io.TextIOWrapper(gzip.GzipFile(fileobj=stored))
-        elif path.suffix == ".zst":
-            yield from io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(stored))
-        else:
-            yield from io.TextIOWrapper(stored)
+GROWTH = (1, 4, 16)
 
 
-def plain_loop(paths: list[Path], tokenizer_uri: str) -> tuple[float, int, int]:
-    """Seconds, bytes of text and tokens of the loop anyone would write."""
+def plain_loop(texts: Path, tokenizer_uri: str) -> float:
+    """Seconds of the loop anyone would write."""
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
     tokenizer = load_tokenizer(tokenizer_uri)
     started = time.perf_counter()
-    texts = (json.loads(line)["text"] for path in paths for line in lines_of(path))
-    num_bytes, ids = 0, []
-    while batch := list(itertools.islice(texts, 1000)):
-        num_bytes += sum(len(text.encode()) for text in batch)
+    read = (json.loads(line)["text"] for path in sorted(texts.iterdir()) for line in lines_of(path))
+    ids = []
+    while batch := list(itertools.islice(read, 1000)):
         encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
         ids += [np.array(encoding.ids, np.uint16) for encoding in encodings]
-    num_tokens = len(np.concatenate(ids))
-    return time.perf_counter() - started, num_bytes, num_tokens
+    np.concatenate(ids)
+    return time.perf_counter() - started
 
 
-def prepare(paths: list[Path], vocab_size: int):
-    """The corpus, and seconds by stage."""
+def prepare(
+    texts: Path, tokenizer: WordPieceSpec | PretrainedTokenizerSpec, storage: Path
+) -> tuple[PreparedCorpus, dict[str, float]]:
+    """The corpus, and seconds by stage; `all` is the whole."""
     clock: dict[str, float] = {}
-    last = ["", time.perf_counter()]
+    started = time.perf_counter()
+    last = ["", started]
 
-    def report(message: str, fraction: float | None) -> None:
-        stage = message.split(":")[0]
+    def told(message: str, fraction: float | None) -> None:
+        stage, now = message.split(":")[0], time.perf_counter()
         if stage != last[0]:
-            now = time.perf_counter()
-            clock[last[0]] = now - last[1]
+            clock[last[0]] = clock.get(last[0], 0.0) + now - last[1]
             last[:] = [stage, now]
 
-    spec = CorpusSpec(sources=(JsonlSource(uris=tuple(str(path) for path in paths)),))
-    corpus = prepare_corpus(spec, WordPieceSpec(vocab_size=vocab_size), str(_SCRATCH / "storage"), report, "benchmark")
-    clock[last[0]] = time.perf_counter() - last[1]
-    return corpus, clock
+    spec = CorpusSpec(sources=(JsonlSource(uris=(str(texts),)),))
+    corpus = prepare_corpus(spec, tokenizer, str(storage), told, "benchmark")
+    told("", None)
+    del clock[""]
+    return corpus, clock | {"all": time.perf_counter() - started}
 
 
 def idle(item: int):
     yield os.getpid() + item
 
 
-def python_documentation(limit_bytes: int) -> list[Path]:
-    path = _SCRATCH / "python_docs.jsonl"
-    size = 0
-    with path.open("w") as stream:
-        for text in python_docs.read_documents(tuple(f.uri for f in python_docs.list_files(None, True))):
-            size += stream.write(json.dumps({"text": text}) + "\n")
-            if size > limit_bytes:
-                break
-    return [path]
+def measure(folders: dict[int, Path], scratch: Path, vocab_size: int, repetitions: int) -> dict[str, Any]:
+    """Seconds of loop and preparation by growth, and peak memory of the driver and its Ray processes together."""
+    trained, clock = prepare(folders[GROWTH[0]], WordPieceSpec(vocab_size=vocab_size), scratch / "vocabulary")
+    tokenizer = PretrainedTokenizerSpec(uri=trained.tokenizer_uri)
+    loop: dict[int, list[float]] = {factor: [] for factor in GROWTH}
+    stages: dict[int, list[dict[str, float]]] = {factor: [] for factor in GROWTH}
+    peaks: dict[int, list[float]] = {factor: [] for factor in GROWTH}
+    tokens = {}
+    for repetition in range(repetitions):
+        for factor, folder in folders.items():
+            storage = scratch / f"storage-{factor}-{repetition}"
+            loop[factor].append(plain_loop(folder, trained.tokenizer_uri))
+            with PeakOfFamily(os.getpid()) as memory:
+                corpus, clock_of_stages = prepare(folder, tokenizer, storage)
+            peaks[factor].append(float(memory.peak_bytes))
+            stages[factor].append(clock_of_stages)
+            loop[factor].append(plain_loop(folder, trained.tokenizer_uri))  # on either side: machines drift
+            tokens[factor] = corpus.num_train_tokens + corpus.num_validation_tokens
+            shutil.rmtree(storage)
+            print(f"  {factor:2} ×: {clock_of_stages['all']:.1f} s, loop {loop[factor][-1]:.1f} s", file=sys.stderr)
+    return {
+        "vocabulary_seconds": clock.get("training the tokenizer", 0.0),
+        "vocab_size": trained.vocab_size,
+        "tokens": tokens,
+        "loop": {factor: Samples(tuple(seconds)) for factor, seconds in loop.items()},
+        "stages": {
+            factor: {name: Samples(tuple(run.get(name, 0.0) for run in runs)) for name in runs[0]}
+            for factor, runs in stages.items()
+        },
+        "peak_bytes": {factor: Samples(tuple(values)) for factor, values in peaks.items()},
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__, "0.5, 2 and 8 MB of text, once")
     parser.add_argument("paths", nargs="*", type=Path)
-    parser.add_argument("--quick", action="store_true", help="about 5 MB of text")
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--vocab-size", type=int, default=30_522)
+    parser.add_argument("--megabytes", type=float, help="text of the smallest corpus: 4, 0.5 with --quick")
+    parser.add_argument("--repetitions", type=int, help="3, 1 with --quick")
+    parser.add_argument("--vocab-size", type=int, help="30522, 8192 with --quick")
     options = parser.parse_args()
-    try:
-        paths = options.paths or python_documentation(5_000_000 if options.quick else 40_000_000)
-        ray.init(address="local", num_cpus=THREADS, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-        list(map_in_order(range(2 * THREADS), idle))  # workers start and import once, before any clock
-        figures = measure(paths[:1] if options.quick else paths, options.vocab_size)
-    finally:
-        ray.shutdown()
-        shutil.rmtree(_SCRATCH, ignore_errors=True)
-    for name, value in figures.items():
-        print(f"{name:45} {value:>14,.2f}")
-    if options.json:
-        machine = (
-            f"{os.cpu_count()} CPUs, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
-        )
-        document = {"figures": figures, "machine": machine, "date": time.strftime("%Y-%m-%d", time.gmtime())}
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
-
-
-def measure(paths: list[Path], vocab_size: int) -> dict[str, float]:
-    corpus, clock = prepare(paths, vocab_size)
-    shutil.rmtree(_SCRATCH / "storage" / "corpora")  # the tokenizer is there now: once more, with the loop around it
-    before = plain_loop(paths, corpus.tokenizer_uri)
-    corpus, again = prepare(paths, vocab_size)
-    after = plain_loop(paths, corpus.tokenizer_uri)
-    megabytes = before[1] / 1e6
-    plain = (before[0] + after[0]) / 2
-    tokenise = again["tokenising"]
-    read = clock["reading and cleaning"]
-    return {
-        "text_mb": megabytes,
-        "tokens": float(corpus.num_train_tokens + corpus.num_validation_tokens),
-        "vocab_size": float(corpus.vocab_size),
-        "plain_loop_mb_per_second": megabytes / plain,
-        "plain_loop_before_mb_per_second": megabytes / before[0],
-        "plain_loop_after_mb_per_second": megabytes / after[0],
-        "read_and_clean_mb_per_second": megabytes / read,
-        "train_tokenizer_mb_per_second": megabytes / clock["training the tokenizer"],
-        "tokenise_and_write_mb_per_second": megabytes / tokenise,
-        "tokenise_relative_to_plain_loop": plain / tokenise,
-        "read_clean_tokenise_relative_to_plain_loop": plain / (read + tokenise),
+    base = options.megabytes or (0.5 if options.quick else 4.0)
+    repetitions = options.repetitions or (1 if options.quick else 3)
+    vocab_size = options.vocab_size or (8192 if options.quick else 30_522)
+    with tempfile.TemporaryDirectory(prefix="electra-bench-") as folder:
+        scratch = Path(folder)
+        folders = {factor: scratch / f"texts-{factor}" for factor in GROWTH}
+        texts = endless_texts(options.paths)
+        sizes = {factor: write_text(texts, folders[factor], int(base * 1e6 * factor)) for factor in GROWTH}
+        start_ray(THREADS)
+        try:
+            list(map_in_order(range(2 * THREADS), idle))  # workers start and import once, before any clock
+            found = measure(folders, scratch, vocab_size, repetitions)
+        finally:
+            ray.shutdown()
+    smallest, largest = GROWTH[0], GROWTH[-1]
+    seconds = {factor: stages["all"].median for factor, stages in found["stages"].items()}
+    peak = {factor: samples.median for factor, samples in found["peak_bytes"].items()}
+    figures = {
+        "pipeline_vs_loop": found["loop"][largest].median / seconds[largest],
+        "cost_growth_16x": (seconds[largest] / sizes[largest]) / (seconds[smallest] / sizes[smallest]),
     }
+    if peak[smallest]:  # without /proc there is none
+        figures["pipeline_memory_growth_16x"] = peak[largest] / peak[smallest]
+    details = {
+        "vocab_size": found["vocab_size"],
+        "train_tokenizer_mb_per_second": sizes[smallest] / max(found["vocabulary_seconds"], 1e-9),
+    }
+    for factor in GROWTH:
+        details[f"{factor}x"] = {
+            "text_mb": sizes[factor],
+            "tokens": found["tokens"][factor],
+            "seconds_per_mb": seconds[factor] / sizes[factor],
+            "mb_per_second": sizes[factor] / seconds[factor],
+            "loop_mb_per_second": sizes[factor] / found["loop"][factor].median,
+            "peak_memory_mb": peak[factor] / 1e6,
+            "loop_seconds": found["loop"][factor].as_details(),
+            "stage_seconds": {name: samples.as_details() for name, samples in found["stages"][factor].items()},
+        }
+    report(figures, details, options.json)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from service.schemas import JobDetail
 
 JOB_TIMEOUT_SECONDS = 300
 TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
-NUM_STEPS = 1200
+NUM_STEPS = 800
 
 SPEC: dict[str, Any] = {
     "kind": "pretrain",
