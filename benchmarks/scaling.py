@@ -33,8 +33,9 @@ from synthetic_corpus import write_token_corpus
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.storage.artifacts import PreparedCorpus
+from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import SilentTelemetry
-from pipelines.training.train_loop import TrainingTask, train
+from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 
 GROWTH = (1, 4, 16)

@@ -80,7 +80,7 @@ def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> 
     if preset is not None:
         if not isinstance(preset, str) or preset not in PRESETS:
             raise SpecError([FieldProblem(("preset",), f"must be one of {', '.join(sorted(PRESETS))}", _shown(preset))])
-        merged = _merge(PRESETS[preset]().model_dump(mode="json"), merged)
+        merged = _merge(_preset_under(merged, preset), merged)
     try:
         return PretrainSpec.model_validate(merged)
     except ValidationError as error:
@@ -158,6 +158,15 @@ def _override_document(override: str) -> dict[str, Any]:
     for key in reversed(keys):
         value = {key: value}
     return value  # type: ignore[no-any-return]
+
+
+def _preset_under(document: Mapping[str, Any], preset: str) -> dict[str, Any]:
+    """A preset's values, without what is its optimizer's alone where the document names another optimizer."""
+    values = PRESETS[preset]().model_dump(mode="json")
+    section = document.get("optimizer")
+    if isinstance(section, Mapping) and section.get("name", values["optimizer"]["name"]) != values["optimizer"]["name"]:
+        del values["optimizer"]["muon_learning_rate"]
+    return values
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

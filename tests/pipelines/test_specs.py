@@ -121,6 +121,12 @@ def test_another_tokenizer_type_replaces_the_presets_whole():
     assert spec.tokenizer.type == "pretrained"
 
 
+def test_another_optimizer_leaves_the_presets_own_rate_behind():
+    optimizer = load_spec("kind: pretrain\npreset: tiny\noptimizer: {name: adamw}").optimizer
+    assert (optimizer.muon_learning_rate, optimizer.learning_rate, optimizer.warmup_steps) == (None, 6e-4, 500)
+    assert load_spec("kind: pretrain\npreset: tiny\noptimizer: {beta1: 0.8}").optimizer.muon_learning_rate == 1e-3
+
+
 def test_a_resolved_spec_survives_json():
     spec = PRESETS["base"]()
     assert load_spec(dump_spec(spec)) == spec

@@ -61,6 +61,7 @@ def make_task(folder: Path, *overrides: str, name: str = "job") -> TrainingTask:
         "model.max_position_embeddings=32",
         "model.hidden_dropout_prob=0.1",
         "model.attention_probs_dropout_prob=0.1",
+        "optimizer.name=electra_adam",
         "optimizer.warmup_steps=5",
         "training.num_train_steps=20",
         "training.sequence_length=32",
