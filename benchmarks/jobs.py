@@ -13,7 +13,7 @@ from pipelines.record import tracking
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.training.fitting import WorkerTask, fit
-from pipelines.training.train_loop import TrainingTask
+from pipelines.training.task import TrainingTask
 
 __all__ = ["start_ray", "tokens_per_second"]
 

@@ -12,6 +12,7 @@ from electra_core.config import OptimizerConfig
 from electra_core.masking import apply_mask
 from electra_core.objectives import ObjectiveSums
 from electra_core.objectives.corruption import corrupt
+from electra_core.objectives.electra import detect
 from electra_core.optimizer import clip_by_global_norm, make_optimizer, set_learning_rate
 from electra_core.randomness import Draws
 
@@ -21,10 +22,12 @@ LEARNING_RATE = 1e-4
 class Ours(Contender):
     """Masking, both networks forward and backward, clip, optimizer."""
 
-    def __init__(self, size: Size, precision: str, device: torch.device) -> None:
+    def __init__(
+        self, size: Size, precision: str, device: torch.device, optimizer: OptimizerConfig | None = None
+    ) -> None:
         self.size, self.device = size, device
         self.networks = networks_of(size).to(device).train()
-        self._config = OptimizerConfig()
+        self._config = optimizer or OptimizerConfig()
         self._optimizer = make_optimizer(self.networks, self._config)
         self._parameters = list(self.networks.parameters())
         self._batches = batches_of(size, device)
@@ -38,7 +41,7 @@ class Ours(Contender):
         masked = apply_mask(batch, self.size.masking, SPECIAL, draws)
         with self._autocast():
             sums: ObjectiveSums = self.networks(masked, draws)
-        sums.total(masked.num_masked, masked.num_real, self._weight).backward()
+        sums.total(masked.num_masked, masked.num_real).backward()
         clip_by_global_norm(self._parameters, self._config.max_grad_norm)
         set_learning_rate(self._optimizer, LEARNING_RATE)
         self._optimizer.step()
@@ -53,9 +56,9 @@ class Ours(Contender):
             # The objective's own steps, with given samples in place of the generator's.
             corruption = corrupt(self.networks, masked, draws, self.networks.objective_config)
             corruption = replace(corruption, corrupted_ids=corrupted, is_replaced=corrupted != masked.original_ids)
-            sums = corruption.sums(self.networks.discriminator_logits(corrupted, None, None, draws))
-        generator_loss = sums.generator_loss / masked.num_masked
-        discriminator_loss = sums.discriminator_loss / masked.num_real
+            sums = detect(self.networks, corruption, draws, self._weight)
+        generator_loss = sums.losses["generator_loss"].sum / masked.num_masked
+        discriminator_loss = sums.losses["discriminator_loss"].sum / masked.num_real
         num_padding = self.size.num_padding(self.networks.embeddings.word.shape[0])
         answer = answered(self.networks, generator_loss, discriminator_loss, self._weight, num_padding)
         self.networks.train()
