@@ -82,10 +82,10 @@ QUICK = Plan("tiny", 16, 64, 4096, 160, 60, 1, 1_000_000, 30)
 FULL = Plan("small", 16, 128, 30_522, 120, 20, 3, 16_000_000, 40)
 
 
-def build_bare(size: Size, precision: str) -> dict[str, Contender]:
+def build_bare(size: Size, spec: PretrainSpec) -> dict[str, Contender]:
     torch.set_num_threads(CORES)
     choose_cpu_kernels()
-    return {BARE: Ours(size, precision, torch.device("cpu"))}
+    return {BARE: Ours(size, spec.training.precision, torch.device("cpu"), spec.optimizer)}
 
 
 def speeds(plan: Plan, precision: str, corpus: PreparedCorpus, folder: Path) -> dict[str, Samples]:
@@ -96,7 +96,7 @@ def speeds(plan: Plan, precision: str, corpus: PreparedCorpus, folder: Path) -> 
     specs = {WHOLE: plan.spec(precision, 1, CORES), ONE: plan.spec(precision), TWO: plan.spec(precision, 2)}
     size = Size(plan.preset, specs[ONE].model, specs[ONE].masking, plan.rows, plan.length, plan.vocab_size)
     found: dict[str, list[float]] = {name: [] for name in (BARE, *specs)}
-    with Home(build_bare, size, precision) as home:
+    with Home(build_bare, size, specs[WHOLE]) as home:
         home.names()
         home.ask(BARE, "run", plan.bare_steps)  # warm-up
         jobs.start_ray(CORES)

@@ -22,10 +22,12 @@ LEARNING_RATE = 1e-4
 class Ours(Contender):
     """Masking, both networks forward and backward, clip, optimizer."""
 
-    def __init__(self, size: Size, precision: str, device: torch.device) -> None:
+    def __init__(
+        self, size: Size, precision: str, device: torch.device, optimizer: OptimizerConfig | None = None
+    ) -> None:
         self.size, self.device = size, device
         self.networks = networks_of(size).to(device).train()
-        self._config = OptimizerConfig()
+        self._config = optimizer or OptimizerConfig()
         self._optimizer = make_optimizer(self.networks, self._config)
         self._parameters = list(self.networks.parameters())
         self._batches = batches_of(size, device)
@@ -54,9 +56,9 @@ class Ours(Contender):
             # The objective's own steps, with given samples in place of the generator's.
             corruption = corrupt(self.networks, masked, draws, self.networks.objective_config)
             corruption = replace(corruption, corrupted_ids=corrupted, is_replaced=corrupted != masked.original_ids)
-            losses = detect(self.networks, corruption, draws, self._weight).losses
-        generator_loss = losses["generator_loss"].sum / masked.num_masked
-        discriminator_loss = losses["discriminator_loss"].sum / masked.num_real
+            sums = detect(self.networks, corruption, draws, self._weight)
+        generator_loss = sums.losses["generator_loss"].sum / masked.num_masked
+        discriminator_loss = sums.losses["discriminator_loss"].sum / masked.num_real
         num_padding = self.size.num_padding(self.networks.embeddings.word.shape[0])
         answer = answered(self.networks, generator_loss, discriminator_loss, self._weight, num_padding)
         self.networks.train()
