@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import torch
@@ -123,37 +123,44 @@ class Muon(AdamW):
         blocks = [
             update.unflatten(0, (group["num_blocks"], -1)) for update, (_, group) in zip(updates, pairs, strict=True)
         ]
-        for (parameter, group), block in zip(pairs, _orthogonalise_alike(blocks, self._orthogonalise), strict=True):
+        for (parameter, group), block in zip(pairs, self._orthogonalise_all(blocks), strict=True):
             scale = UPDATE_RMS * math.sqrt(max(block.shape[-2:]))
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
             parameter.add_(block.flatten(0, 1), alpha=-group["lr"] * scale)
 
-    def _orthogonalise(self, matrices: Tensor) -> Tensor:
-        """`orthogonalised` for float[N, R, C], each worker doing an equal part.
+    def _orthogonalise_all(self, blocks: list[Tensor]) -> list[Tensor]:
+        """`orthogonalised` for float[n, R, C] tensors of many shapes: those of one R × C go in one batch.
+
+        A dozen layers would otherwise start hundreds of small products, and a GPU would wait for the host.
+        """
+        by_shape: dict[torch.Size, list[int]] = {}
+        for index, block in enumerate(blocks):
+            by_shape.setdefault(block.shape[1:], []).append(index)
+        batches = [torch.cat([blocks[index] for index in indices]) for indices in by_shape.values()]
+        results: list[Tensor] = [*blocks]
+        for indices, together in zip(by_shape.values(), self._share_out(batches), strict=True):
+            for index, part in zip(indices, together.split([len(blocks[index]) for index in indices]), strict=True):
+                results[index] = part
+        return results
+
+    def _share_out(self, batches: list[Tensor]) -> list[Tensor]:
+        """`orthogonalised` for every float[N, R, C], each worker doing an equal part of each.
 
         It costs the same however few rows a worker has, so done in full by everyone it would eat up what more workers
-        gain.
+        gain. The parts are exchanged in one message: each has its price, however short.
         """
         if self._peers is None or self._peers.world_size == 1:
-            return orthogonalised(matrices, self._num_steps)
-        count = -(-len(matrices) // self._peers.world_size)
-        padded = matrices.new_zeros(count * self._peers.world_size, *matrices.shape[1:])
-        padded[: len(matrices)] = matrices
-        part = padded[self._peers.rank * count :][:count]
-        return self._peers.gather_equal(orthogonalised(part, self._num_steps))[: len(matrices)]
-
-
-def _orthogonalise_alike(blocks: list[Tensor], orthogonalise: Callable[[Tensor], Tensor]) -> list[Tensor]:
-    """`orthogonalise` for float[n, R, C] tensors of many shapes: those of one R × C go in one batch.
-
-    A dozen layers would otherwise start hundreds of small products, and a GPU would wait for the host.
-    """
-    by_shape: dict[torch.Size, list[int]] = {}
-    for index, block in enumerate(blocks):
-        by_shape.setdefault(block.shape[1:], []).append(index)
-    results: list[Tensor] = [*blocks]
-    for indices in by_shape.values():
-        together = orthogonalise(torch.cat([blocks[index] for index in indices]))
-        for index, part in zip(indices, together.split([len(blocks[index]) for index in indices]), strict=True):
-            results[index] = part
-    return results
+            return [orthogonalised(batch, self._num_steps) for batch in batches]
+        size, rank = self._peers.world_size, self._peers.rank
+        counts = [-(-len(batch) // size) for batch in batches]
+        parts = []
+        for batch, count in zip(batches, counts, strict=True):
+            part = batch[rank * count :][:count]
+            done = batch.new_zeros(count, *batch.shape[1:])  # the last workers' parts may be shorter, or empty
+            done[: len(part)] = orthogonalised(part, self._num_steps)
+            parts.append(done)
+        gathered = self._peers.gather_equal(torch.cat([part.flatten() for part in parts])).view(size, -1)
+        columns = gathered.split([part.numel() for part in parts], dim=1)
+        return [
+            column.reshape(-1, *batch.shape[1:])[: len(batch)] for column, batch in zip(columns, batches, strict=True)
+        ]
