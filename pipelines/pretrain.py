@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -32,6 +33,7 @@ from pipelines.specs.plan import JobPlan, plan_job
 from pipelines.specs.pretrain import ComputeSpec, PretrainSpec
 from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.training.fitting import WorkerTask, fit
+from pipelines.training.native_build import build_native_library
 from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import HEADLINE_LOSSES
 from pipelines.weights.initial import prepare_initial_weights
@@ -72,6 +74,9 @@ def run_pretraining(
     )
     reporter.update(now=True, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
 
+    if not spec.compute.num_gpus:
+        # Compiled while the corpus is prepared, where the workers will look for them if they run on this machine.
+        threading.Thread(target=build_native_library, name="compile", daemon=True).start()
     reporter.stage("prepare", "looking at the corpus")
     # First: weights that do not fit are refused before hours go into a corpus.
     initial_weights = prepare_initial_weights(spec, directory.uri)
