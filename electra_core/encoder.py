@@ -94,7 +94,8 @@ class EncoderLayer(nn.Module):
         hidden, intermediate = x_BLH.shape[-1], self.intermediate.out_features
         native = native_kernels(x_BLH, hidden // self.num_heads, intermediate)
         # The compiled kernels know padding, which is the same for every query, and no other bias.
-        if native is not None and (score_bias is None or score_bias.shape[-2] == 1):
+        is_padding = score_bias is None or (score_bias.shape[-2] == 1 and len(score_bias) == len(x_BLH))
+        if native is not None and is_padding:
             return self._forward_native(native, x_BLH, score_bias, draws)
         attended = self.attention_output(self._attend(x_BLH, score_bias, draws))
         attended = _drop(self, attended, self.hidden_dropout_prob, draws, self.attention_output_stream)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from electra_core.native.library import WIDTH, NativeLibrary
+from electra_core.native.library import STORED_DTYPES, WIDTH, NativeLibrary
 
 _mkldnn: Any = torch.backends.mkldnn  # torch's types do not know its settings
 
@@ -27,8 +27,10 @@ def use_native_kernels(library: NativeLibrary | None) -> None:
 
 
 def native_kernels(x: Tensor, *widths: int) -> NativeLibrary | None:
-    """The compiled kernels, where there are any and they can take matrices of these widths on the device of x."""
+    """The compiled kernels, where there are any and they can take matrices of these widths and of x's kind."""
     if _native is None or x.device.type != "cpu" or any(width % WIDTH for width in widths):
+        return None
+    if compute_dtype(x) not in STORED_DTYPES:
         return None
     return _native
 

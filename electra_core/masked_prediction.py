@@ -118,5 +118,6 @@ def _in_one_pass(
             uniform_M,
             disallowed_M,
             temperature,
+            torch.is_grad_enabled(),
         )
     )

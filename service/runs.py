@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx
-import structlog
 
 from service.interfaces import RunsUnavailableError
 from service.settings import Settings
 from service.states import JobState
-
-log = structlog.get_logger(__name__)
 
 TIMEOUT_SECONDS = 5.0
 _STATUS = {JobState.FAILED: "FAILED", JobState.CANCELLED: "KILLED"}
@@ -28,13 +27,12 @@ class MlflowRuns:
         if self._uri is None:
             return
         url = f"{self._uri}/api/2.0/mlflow/runs/update"
+        update = {"run_id": run_id, "status": _STATUS[state], "end_time": int(time.time() * 1000)}
         try:
-            answer = self._client.post(url, json={"run_id": run_id, "status": _STATUS[state]})
-        except httpx.HTTPError as error:
+            answer = self._client.post(url, json=update)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise RunsUnavailableError(f"MLflow at {self._uri} does not answer: {error}") from error
-        if answer.status_code == httpx.codes.NOT_FOUND:
-            log.info("run_not_found", run_id=run_id)  # deleted by hand: nothing is left to end
-        elif answer.is_error:
+        if answer.is_error:
             raise RunsUnavailableError(f"MLflow at {self._uri} answered {answer.status_code}: {answer.text[:300]}")
 
     def close(self) -> None:

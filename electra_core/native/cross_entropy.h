@@ -69,6 +69,9 @@ static void cross_entropy(T* logits, const float* bias, const int64_t* targets, 
                 for (int64_t j = 0; j < padded; j += kWidth) tops = larger(tops, load(e + j));
             }
             const float top = largest(tops), target_logit = e[target];
+            bool is_first = target_logit >= top;  // of several ids on top, the first is the answer
+            for (int64_t j = 0; is_first && j < target; j++) is_first = e[j] < top;
+            correct[r] = is_first ? 1.0f : 0.0f;
             if (temperature != 1.0f || disallowed) {
                 tempered.resize(padded);
                 for (int64_t j = 0; j < padded; j += kWidth)
@@ -106,7 +109,6 @@ static void cross_entropy(T* logits, const float* bias, const int64_t* targets, 
             if (temperature == 1.0f && !disallowed)
                 samples[r] = pick(e, blocks.data(), num_blocks, uniforms[r]);
             losses[r] = static_cast<float>(std::log(normaliser)) + top - target_logit;
-            correct[r] = target_logit >= top ? 1.0f : 0.0f;
             if (!bias_sums) continue;
             const float scale = static_cast<float>(weights[r] / normaliser);
             e[target] -= static_cast<float>(normaliser);

@@ -217,13 +217,15 @@ class CrossEntropyFunction(_Function):
         uniform_M: Tensor,
         disallowed_M: Tensor | None,
         temperature: float,
+        wants_gradient: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         stored, stored_word = x_ME.to(dtype).contiguous(), word_VE.to(dtype)
         logits_MV = stored @ stored_word.t()
         num_rows, padded = logits_MV.shape
         losses, correct = torch.empty(num_rows), torch.empty(num_rows)
         samples = torch.empty(num_rows, dtype=torch.int64)
-        sums = _sums(padded) if any(ctx.needs_input_grad) else None
+        # Told, not asked of ctx: needs_input_grad knows nothing of torch.no_grad.
+        sums = _sums(padded) if wants_gradient else None
         library.call("cross_entropy", dtype, logits_MV, bias_V, targets_M, weights_M, uniform_M, disallowed_M,
                      temperature, losses, correct, samples, sums, num_rows, vocab_size, padded)  # fmt: skip
         ctx.x_dtype = x_ME.dtype
@@ -236,10 +238,10 @@ class CrossEntropyFunction(_Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
         x, word, slopes_MV, sums = ctx.saved_tensors
-        dx = (slopes_MV @ word) * gradient
-        d_word = slopes_MV.t() @ (x * gradient.to(x.dtype))
+        dx = (slopes_MV @ word).float() * gradient
+        d_word = (slopes_MV.t() @ x).float() * gradient
         d_bias = sums.sum(0) * gradient
-        return None, None, dx.to(ctx.x_dtype), d_word.float(), d_bias, *([None] * 6)
+        return None, None, dx.to(ctx.x_dtype), d_word, d_bias, *([None] * 7)
 
 
 def _sums(width: int) -> Tensor:

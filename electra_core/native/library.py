@@ -23,6 +23,8 @@ WIDTH = 16
 """Floats the kernels work on at a time; rows of every matrix are a multiple of it."""
 
 _SUFFIXES = {torch.float32: "f32", torch.bfloat16: "bf16"}
+STORED_DTYPES = frozenset(_SUFFIXES)
+"""What tensors may be stored as."""
 _P, _I, _N, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
 # p pointer, i 64-bit integer, n int, f float: the C signatures in kernels.cpp, in their order.
 _SIGNATURES = {

@@ -62,7 +62,8 @@ class ObjectiveSums:
             num_masked: masked positions of the global batch.
             num_real: real positions of the global batch.
         """
-        counts = {"num_masked": num_masked, "num_real": num_real}
+        # Whole words may be too long for every row's budget: then nothing is masked, and a sum of nothing is 0.
+        counts = {"num_masked": _at_least_one(num_masked), "num_real": _at_least_one(num_real)}
         terms = [
             loss.weight * (loss.sum / counts[loss.per]) for loss in self.losses.values() if loss.weight is not None
         ]
@@ -74,3 +75,7 @@ class ObjectiveSums:
         for name, loss in self.losses.items():
             sums |= {name: loss.sum.detach(), f"{name}_positions": loss.positions.detach()}
         return sums | {name: value.detach() for name, value in self.statistics.items()}
+
+
+def _at_least_one(count: Tensor | float) -> Tensor | float:
+    return count.clamp(min=1) if isinstance(count, Tensor) else max(count, 1.0)

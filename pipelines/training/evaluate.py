@@ -82,13 +82,15 @@ def _baselines(named: Mapping[str, float], commonest_fraction: float) -> dict[st
     """What no learning would score, for those of the figures that have such a score."""
     unlearned = {"generator_accuracy": commonest_fraction, "mlm_accuracy": commonest_fraction}
     if "replaced_fraction" in named:
-        # Where a network both detects and predicts, it can copy every token.
+        # One answer for all positions, the commoner one. Where a network also predicts, it can copy every token.
+        replaced = named["replaced_fraction"]
+        says_replaced = replaced > 0.5
         unlearned |= {
-            "mlm_accuracy": 1.0 - named["replaced_fraction"],
-            "discriminator_accuracy": 1.0 - named["replaced_fraction"],
-            "discriminator_precision": 0.0,
-            "discriminator_recall": 0.0,
-            "discriminator_f1": 0.0,
+            "mlm_accuracy": 1.0 - replaced,
+            "discriminator_accuracy": max(replaced, 1.0 - replaced),
+            "discriminator_precision": replaced if says_replaced else 0.0,
+            "discriminator_recall": float(says_replaced),
+            "discriminator_f1": 2 * replaced / (1 + replaced) if says_replaced else 0.0,
             "discriminator_auc": 0.5,
         }
     if "discriminator_loss_floor" in named:

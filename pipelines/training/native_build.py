@@ -7,6 +7,7 @@ shared by unlike machines do no harm.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -40,10 +41,12 @@ def build_native_library() -> NativeLibrary | None:
         return None
     try:
         path = _cache_directory() / f"kernels-{_digest(compiler)}.so"
-        if not path.exists():
-            _compile(compiler, path)
+        if path.exists():
+            with contextlib.suppress(OSError, AttributeError):  # cut short by a full disk, say: made anew
+                return NativeLibrary(path)
+        _compile(compiler, path)
         return NativeLibrary(path)
-    except (OSError, AttributeError, subprocess.SubprocessError) as error:
+    except (OSError, AttributeError, RuntimeError, subprocess.SubprocessError) as error:
         log.warning("no_native_kernels", extra={"reason": f"{type(error).__name__}: {error}"})
         return None
 
@@ -58,15 +61,18 @@ def _compiler() -> str | None:
 
 def _cache_directory() -> Path:
     """Of this user alone: what lies there is loaded as code."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    directory = home / "electra-pretraining"
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if directory.stat().st_uid == os.getuid() and os.access(directory, os.W_OK):
-            return directory
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="electra-pretraining-"))
+    candidates = [Path(tempfile.gettempdir()) / f"electra-pretraining-{os.getuid()}"]
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        candidates.insert(0, home / "electra-pretraining")
+    for directory in candidates:
+        with contextlib.suppress(OSError):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = directory.stat()
+            is_ours = status.st_uid == os.getuid() and not status.st_mode & 0o022
+            if is_ours and os.access(directory, os.W_OK):
+                return directory
+    raise RuntimeError(f"none of {', '.join(map(str, candidates))} is a directory that only this user can write to")
 
 
 def _digest(compiler: str) -> str:
@@ -96,12 +102,18 @@ def _compile(compiler: str, path: Path) -> None:
         for tuning in _TUNING:
             command = [compiler, *_FLAGS, *tuning, str(SOURCES[0]), "-o", unfinished]
             result = subprocess.run(  # noqa: S603 - our own sources, the user's own compiler
-                command, capture_output=True, check=False, timeout=COMPILE_TIMEOUT_SECONDS, text=True
+                command, capture_output=True, check=False, timeout=COMPILE_TIMEOUT_SECONDS
             )
+            complaint = result.stderr.decode(errors="replace").strip()[-2000:]
             if result.returncode == 0:
+                try:
+                    NativeLibrary(Path(unfinished))
+                except (OSError, AttributeError) as error:  # linked against what cannot be found here
+                    complaint = str(error)
+                    continue
                 Path(unfinished).replace(path)
                 log.info("native_kernels_compiled", extra={"path": str(path), "command": " ".join(command)})
                 return
-        raise subprocess.SubprocessError(f"{' '.join(command)} failed: {result.stderr.strip()[-2000:]}")
+        raise subprocess.SubprocessError(f"{' '.join(command)} failed: {complaint}")
     finally:
         Path(unfinished).unlink(missing_ok=True)

@@ -148,7 +148,7 @@ def native_samples(library, logits, uniform, temperature=1.0, disallowed=None, d
     x, word = torch.zeros(rows, 16), torch.zeros(padded, 16)
     targets, weights = torch.zeros(rows, dtype=torch.int64), torch.ones(rows)
     return CrossEntropyFunction.apply(
-        library, dtype, x, word, logits, padded, targets, weights, uniform, disallowed, temperature
+        library, dtype, x, word, logits, padded, targets, weights, uniform, disallowed, temperature, False
     )[2]
 
 
@@ -176,6 +176,15 @@ def test_a_disallowed_id_is_never_sampled_however_likely(library):
     samples = native_samples(library, logits, (torch.arange(500) + 0.5) / 500, disallowed=torch.full((500,), 7))
     assert 7 not in samples
     assert len(samples.unique()) > 100
+
+
+def test_of_several_ids_on_top_the_first_is_the_answer(library):
+    x, word, half = torch.zeros(3, 16), torch.zeros(64, 16), torch.full((3,), 0.5)
+    targets = torch.tensor([0, 1, 63])
+    _, is_correct, _ = CrossEntropyFunction.apply(
+        library, torch.float32, x, word, torch.zeros(64), 64, targets, torch.ones(3), half, None, 1.0, False
+    )
+    assert is_correct.tolist() == [1.0, 0.0, 0.0]
 
 
 def test_the_random_bytes_are_those_of_the_plain_way(both_ways):

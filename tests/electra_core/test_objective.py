@@ -1,6 +1,7 @@
 """The objective: what carries gradient, what counts as replaced, and that the sums do not depend on who adds them."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -168,3 +169,11 @@ def test_weights_start_as_in_the_original():
     assert net.discriminator_head.prediction.weight.abs().max() <= (6 / 65) ** 0.5
     assert net.discriminator_head.prediction.weight.abs().max() > 0.08
     assert (net.embeddings.word[VOCAB_SIZE:] == 0).all()
+
+
+def test_a_batch_in_which_nothing_could_be_masked_has_a_loss():
+    """Whole words may be longer than every row's budget."""
+    net, batch = networks(), masked_batch()
+    nothing = replace(batch, masked_weights=torch.zeros_like(batch.masked_weights))
+    sums = net(nothing, draws(batch))
+    assert torch.isfinite(sums.total(nothing.num_masked, nothing.num_real))
