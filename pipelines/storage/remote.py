@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -86,9 +87,9 @@ def http_filesystem() -> Any:
     return fsspec.filesystem("http", client_kwargs={"timeout": timeout})
 
 
-_DENIED = ("access denied", "access_denied", "accessdenied", "forbidden", "403", "401", "permission", "unauthorized",
+_DENIED = ("access denied", "access_denied", "accessdenied", "forbidden", "permission", "unauthorized",
            "invalid_access_key", "signature")  # fmt: skip
-_ABSENT = ("not_found", "not found", "no such", "404", "no_such_bucket", "does not exist", "path does not exist")
+_ABSENT = ("not_found", "not found", "no such", "no_such_bucket", "does not exist", "path does not exist")
 _SILENT = ("network_connection", "could not resolve", "could not connect", "cannot connect", "timeout", "timed out",
            "unavailable", "connection refused")  # fmt: skip
 
@@ -108,8 +109,10 @@ def as_storage_error(uri: str, error: OSError) -> StorageError:
     words = " ".join(str(cause).split())
     lower = words.lower()
     lower = lower[max(0, lower.find("aws error")) :]  # what stands before it is the key, which may be any words
-    status = getattr(cause, "status", None)  # aiohttp's
-    if status in (401, 403) or any(word in lower for word in _DENIED):
+    lower = re.sub(r"https?://\S+", "", lower)  # and so may an address be; a port such as 40345 is no status either
+    told = re.search(r"\b(401|403|404)\b", lower)
+    status = getattr(cause, "status", None) or (int(told[1]) if told else None)  # aiohttp's, or in the words
+    if status in (401, 403) or (status != 404 and any(word in lower for word in _DENIED)):
         return StorageError(uri, "access is denied; check the credentials and their rights")
     if any(word in lower for word in _SILENT):
         return StorageError(uri, "the store cannot be reached; check the address, the network and AWS_ENDPOINT_URL")

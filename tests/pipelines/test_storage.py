@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pipelines import storage
 from pipelines.errors import StorageError
+from pipelines.storage.remote import as_storage_error
 from pipelines.storage.wildcards import matcher
 
 
@@ -202,6 +203,16 @@ def test_web_addresses_are_read_only(web_server: str, tmp_path: Path) -> None:
         storage.write_bytes(uri, b"")
     with pytest.raises(StorageError, match="no such file"):
         storage.expand(f"{web_server}/nothing")
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"), [(404, "no such file"), (403, "access is denied"), (401, "access is denied")]
+)
+def test_an_address_is_not_read_as_the_reason(status: int, sentence: str) -> None:
+    cause = OSError(f"{status}, message='Sorry', url='http://127.0.0.1:40345/forbidden/401/x404.txt'")
+    error = FileNotFoundError("http://127.0.0.1:40345/forbidden/401/x404.txt")
+    error.__cause__ = cause
+    assert sentence in str(as_storage_error("u", error))
 
 
 @given(st.text(alphabet="ab/.*?[]!-^\\&~|", max_size=30))
