@@ -166,7 +166,7 @@ def profile(size: Size, device: torch.device) -> None:
         with record_function(f"native::{name}"):  # torch does not see these
             plain_call(library, name, *arguments)
 
-    NativeLibrary.call = recorded_call  # type: ignore[method-assign]
+    NativeLibrary.call = recorded_call
     if device.type == "cpu":
         choose_cpu_kernels()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]

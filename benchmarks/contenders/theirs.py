@@ -8,6 +8,7 @@ B rows, L positions, N masked positions per row, M = B · N, V vocabulary.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -90,9 +91,9 @@ class Theirs(Contender):
     def vocab_size(self) -> int:
         return self.size.vocab_size
 
+    @abstractmethod
     def losses(self, masked: Masked, corrupted_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         """Of generator and discriminator; the generator's samples go in where no corrupted ids are given."""
-        raise NotImplementedError
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.networks.parameters(), lr=LEARNING_RATE)
@@ -170,15 +171,15 @@ class Best(Theirs):
         return -(-self.size.vocab_size // 64) * 64
 
     def losses(self, masked: Masked, corrupted_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-        with onednn_products(self.settings.uses_onednn):
+        with OnednnProducts(self.settings.uses_onednn):
             return self._compute(masked, corrupted_ids)
 
     def step(self) -> None:
-        with onednn_products(self.settings.uses_onednn):  # for the backward pass too
+        with OnednnProducts(self.settings.uses_onednn):  # for the backward pass too
             super().step()
 
     def answer(self) -> Answer:
-        with onednn_products(self.settings.uses_onednn):
+        with OnednnProducts(self.settings.uses_onednn):
             return super().answer()
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
@@ -207,7 +208,7 @@ class Best(Theirs):
         return torch.autocast(self.device.type, dtype=DTYPES[precision], enabled=precision == "bf16")
 
 
-class onednn_products:  # noqa: N801 - reads as a function
+class OnednnProducts:
     """Whether float32 products on the CPU go through oneDNN, for a while: torch goes there if told bf16 would do."""
 
     def __init__(self, is_wanted: bool) -> None:
@@ -268,7 +269,7 @@ def _replace_dropout(networks: Pair) -> None:
 
 
 def _config(size: Size, encoder: object, architecture: str, vocab_size: int) -> ElectraConfig:
-    config = transformers_config(encoder, SPECIAL, architecture)  # type: ignore[arg-type]
+    config = transformers_config(encoder, SPECIAL, architecture)
     return ElectraConfig.from_dict(config | {"vocab_size": vocab_size})
 
 

@@ -53,7 +53,7 @@ class EncoderLayerFunction(_Function):
     """One post-LayerNorm layer. Products are torch's; whatever lies between two of them is one pass of one kernel."""
 
     @staticmethod
-    def forward(  # noqa: D102
+    def forward(
         ctx: Any,
         settings: LayerSettings,
         x_BLH: Tensor,
@@ -71,6 +71,7 @@ class EncoderLayerFunction(_Function):
         output_gamma: Tensor,
         output_beta: Tensor,
     ) -> Tensor:
+        """Compute; the arguments are those of torch.autograd.Function.apply."""
         call, dtype = settings.library.call, settings.dtype
         rows, length, hidden = x_BLH.shape
         shape = (rows, length, settings.num_heads, hidden // settings.num_heads)
@@ -105,7 +106,8 @@ class EncoderLayerFunction(_Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of what `forward` was given, None where there is none."""
         (
             key_bias_BL, query_key_value, attention_output, intermediate, output, query_key_value_bias,
             intermediate_bias, attention_gamma, output_gamma,
@@ -152,9 +154,10 @@ class LinearGeluFunction(_Function):
     """GELU(x · weightᵀ + bias): float[M, H] stored to [M, F] stored."""
 
     @staticmethod
-    def forward(  # noqa: D102
+    def forward(
         ctx: Any, library: NativeLibrary, dtype: torch.dtype, x: Tensor, weight: Tensor, bias: Tensor
     ) -> Tensor:
+        """Compute; the arguments are those of torch.autograd.Function.apply."""
         stored, stored_weight = x.to(dtype).contiguous(), weight.to(dtype)
         expanded = stored @ stored_weight.t()
         activated = torch.empty_like(expanded)
@@ -165,7 +168,8 @@ class LinearGeluFunction(_Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of what `forward` was given, None where there is none."""
         x, weight, bias, expanded = ctx.saved_tensors
         # A copy: the kernel works in place, and the gradient given is not ours.
         slope = torch.empty_like(expanded).copy_(gradient)
@@ -178,14 +182,16 @@ class DropoutFunction(_Function):
     """Dropout of float[B, ...] by the random bytes of each row; nothing is kept for the backward pass but the keys."""
 
     @staticmethod
-    def forward(ctx: Any, library: NativeLibrary, x: Tensor, keys: Tensor, kept: int) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, library: NativeLibrary, x: Tensor, keys: Tensor, kept: int) -> Tensor:
+        """Compute; the arguments are those of torch.autograd.Function.apply."""
         ctx.library, ctx.kept = library, kept
         ctx.save_for_backward(keys)
         return DropoutFunction._drop(library, x, keys, kept)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of what `forward` was given, None where there is none."""
         return None, DropoutFunction._drop(ctx.library, gradient, ctx.saved_tensors[0], ctx.kept), None, None
 
     @staticmethod
@@ -204,7 +210,7 @@ class CrossEntropyFunction(_Function):
     """
 
     @staticmethod
-    def forward(  # noqa: D102
+    def forward(
         ctx: Any,
         library: NativeLibrary,
         dtype: torch.dtype,
@@ -219,6 +225,7 @@ class CrossEntropyFunction(_Function):
         temperature: float,
         wants_gradient: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute; the arguments are those of torch.autograd.Function.apply."""
         stored, stored_word = x_ME.to(dtype).contiguous(), word_VE.to(dtype)
         logits_MV = stored @ stored_word.t()
         num_rows, padded = logits_MV.shape
@@ -236,7 +243,8 @@ class CrossEntropyFunction(_Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of what `forward` was given, None where there is none."""
         x, word, slopes_MV, sums = ctx.saved_tensors
         dx = (slopes_MV @ word).float() * gradient
         d_word = (slopes_MV.t() @ x).float() * gradient
