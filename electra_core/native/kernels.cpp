@@ -1,7 +1,9 @@
-// What Python calls (electra_core/native/library.py): every function twice, for float32 and for bfloat16 storage.
+// What Python calls (electra_core/native/library.py): every kernel twice, for float32 and for bfloat16 storage, and the
+// exchange between worker processes.
 #include "attention.h"
 #include "cross_entropy.h"
 #include "elementwise.h"
+#include "shared_memory.h"
 
 using namespace electra;
 
@@ -56,3 +58,16 @@ using namespace electra;
 
 EXPORTS(f32, float)
 EXPORTS(bf16, BFloat16)
+
+extern "C" int64_t shared_memory_bytes(int64_t workers) { return region_bytes(workers); }
+extern "C" int64_t shared_memory_enter(void* memory, int64_t rank) {
+    return static_cast<Arrival*>(memory)[rank].pid = int64_t(getpid());
+}
+extern "C" int64_t shared_memory_sum(void* memory, int64_t rank, int64_t workers, double timeout,
+                                     float* const* tensors, const int64_t* counts, int64_t total) {
+    return shared_sum(Region{memory, rank, workers, timeout}, tensors, counts, total);
+}
+extern "C" int64_t shared_memory_gather(void* memory, int64_t rank, int64_t workers, double timeout,
+                                        const float* values, int64_t count, float* gathered) {
+    return shared_gather(Region{memory, rank, workers, timeout}, values, count, gathered);
+}

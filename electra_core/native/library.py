@@ -16,7 +16,15 @@ from torch import Tensor
 
 SOURCES = tuple(
     Path(__file__).parent / name
-    for name in ("kernels.cpp", "attention.h", "cross_entropy.h", "elementwise.h", "products.h", "vectors.h")
+    for name in (
+        "kernels.cpp",
+        "attention.h",
+        "cross_entropy.h",
+        "elementwise.h",
+        "products.h",
+        "shared_memory.h",
+        "vectors.h",
+    )
 )
 """What is compiled: the first includes the others."""
 WIDTH = 16
@@ -37,7 +45,14 @@ _SIGNATURES = {
     "attention_backward": "pppppnpppiiiin",
     "cross_entropy": "ppppppfppppiiin",
 }
-_TYPES = {"p": _P, "i": _I, "n": _N, "f": _F}
+_TYPES = {"p": _P, "i": _I, "n": _N, "f": _F, "d": ctypes.c_double}
+# Of shared_memory.h; all return an int64.
+_EXCHANGES = {
+    "shared_memory_bytes": "i",
+    "shared_memory_enter": "pi",
+    "shared_memory_sum": "piidppi",
+    "shared_memory_gather": "piidpip",
+}
 
 
 class NativeLibrary:
@@ -59,8 +74,18 @@ class NativeLibrary:
                 function.argtypes = [_TYPES[letter] for letter in signature]
                 function.restype = None
                 self._functions[name, dtype] = function
+        self._exchanges: dict[str, Callable[..., int]] = {}
+        for name, signature in _EXCHANGES.items():
+            exchange: Any = getattr(library, name)
+            exchange.argtypes = [_TYPES[letter] for letter in signature]
+            exchange.restype = _I
+            self._exchanges[name] = exchange
 
     def call(self, name: str, dtype: torch.dtype, *arguments: Tensor | float | None) -> None:
         """Call `name` for tensors stored as `dtype`; the number of threads is torch's and goes last."""
         values = [argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments]
         self._functions[name, dtype](*values, torch.get_num_threads())
+
+    def exchange(self, name: str, *arguments: Any) -> int:
+        """Call a function of `shared_memory.h`; other threads of Python run meanwhile."""
+        return self._exchanges[name](*arguments)

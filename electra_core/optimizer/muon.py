@@ -39,11 +39,35 @@ def orthogonalised(matrices: Tensor, num_steps: int) -> Tensor:
     if is_tall:
         x = x.mT  # the products are as large as the shorter side
     x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)
+    # By multiplications: 2C/R + 1 for each iteration, against 2C/R at all and 3.4 for each of five.
+    is_long = x.shape[-1] > 1.5 * x.shape[-2]
+    x = _iterate_gram(x, num_steps) if is_long and x.dtype != torch.bfloat16 else _iterate(x, num_steps)
+    return (x.mT if is_tall else x).to(matrices.dtype)
+
+
+def _iterate(x: Tensor, num_steps: int) -> Tensor:
+    """x ← p(x·xᵀ) · x, `num_steps` times, where p is the quintic's polynomial."""
     for _ in range(num_steps):
         gram = torch.bmm(x, x.mT)
         polynomial = torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C)
         x = torch.baddbmm(x, polynomial, x, beta=_A)
-    return (x.mT if is_tall else x).to(matrices.dtype)
+    return x
+
+
+def _iterate_gram(x: Tensor, num_steps: int) -> Tensor:
+    """What `_iterate` gives, by products of the shorter side alone but for the first and the last.
+
+    The polynomials p₁, p₂, … commute with g = x·xᵀ and each other, so x after k of them is (pₖ … p₁) · x and g is
+    (pₖ … p₁)² · g. In float32 the two ways agree to 1e-5; bf16 would lose the small singular values, squared in g.
+    """
+    gram, product = torch.bmm(x, x.mT), None
+    for step in range(num_steps):
+        polynomial = torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C)
+        polynomial.diagonal(dim1=-2, dim2=-1).add_(_A)
+        product = polynomial if product is None else torch.bmm(polynomial, product)
+        if step + 1 < num_steps:
+            gram = torch.bmm(torch.bmm(polynomial, gram), polynomial)
+    return x if product is None else torch.bmm(product, x)
 
 
 class Peers(Protocol):

@@ -18,6 +18,7 @@ from pipelines.logs import configure_logging
 from pipelines.record.identity import RunIdentity
 from pipelines.rows.loader import ValidationRows
 from pipelines.training.checkpoint import list_checkpoints
+from pipelines.training.shared_memory import COLLECTIVE_TIMEOUT_SECONDS, open_shared_memory
 from pipelines.training.task import TrainingTask, training_rows
 from pipelines.training.telemetry import HEADLINE_LOSSES, RecordedTelemetry, SilentTelemetry, Telemetry
 from pipelines.training.train_loop import train
@@ -27,8 +28,6 @@ log = logging.getLogger(__name__)
 
 OUTCOME_FILE = "training_outcome.json"
 """How training ended, in the job's directory: Ray Train carries no word from the workers without a checkpoint."""
-COLLECTIVE_TIMEOUT_SECONDS = 1800
-"""Longest wait of one worker for the others in a collective operation: rank 0 may be saving a large checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,11 @@ def train_worker(config: dict[str, Any]) -> None:
     context = ray.train.get_context()
     configure_logging(job_id=JobDirectory(task.job_uri).job_id, rank=context.get_world_rank())
     limit_threads(task.training.spec.compute)
-    choose_cpu_kernels()
+    library = choose_cpu_kernels()
     device = ray.train.torch.get_device() if task.training.spec.compute.gpus_per_worker else torch.device("cpu")
-    worker = Worker(context.get_world_rank(), context.get_world_size(), device)
+    rank, world_size = context.get_world_rank(), context.get_world_size()
+    shared_memory = open_shared_memory(library, rank, world_size) if device.type == "cpu" else None
+    worker = Worker(rank, world_size, device, shared_memory)
     outcome: dict[str, Any] = {"outcome": "finished"}
     # Outcomes are told, not raised: a worker that raises is started again, and would only end the same way again.
     try:

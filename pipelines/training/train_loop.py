@@ -80,9 +80,9 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
             with _no_sync(model, not is_last), _autocast(worker, training.precision):
                 sums: ObjectiveSums = model(micro, Draws(training.seed, step, micro.rows))
             loss = sums.total(num_masked, num_real)
-            # DistributedDataParallel averages gradients over the workers; ours are parts of a sum.
-            (loss * worker.world_size).backward()
+            loss.backward()
             window.add(sums)
+        worker.sum_gradients(parameters)
         grad_norm = clip_by_global_norm(parameters, spec.optimizer.max_grad_norm)
         rate = learning_rate(step, spec.optimizer, training.num_train_steps)
         set_learning_rate(optimizer, rate)

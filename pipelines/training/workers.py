@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +14,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from electra_core.kernels import use_native_kernels, use_onednn_for_float32_products
+from electra_core.native.library import NativeLibrary
 from pipelines.specs.pretrain import ComputeSpec
 from pipelines.training.native_build import build_native_library
+from pipelines.training.shared_memory import SharedMemory
 
 CPU = torch.device("cpu")
+BUCKET_ELEMENTS = 1 << 23
+"""Of gradients sent in one message between CPU workers of several machines: 32 MB."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Worker:
     rank: int = 0
     world_size: int = 1
     device: torch.device = CPU
+    shared_memory: SharedMemory | None = None
+    """With all other workers, where they are on one machine and compute on its CPUs."""
 
     @property
     def is_first(self) -> bool:
@@ -39,7 +45,9 @@ class Worker:
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum over the workers, in place."""
-        if self.world_size > 1:
+        if self.shared_memory and _is_shareable(values):
+            self.shared_memory.sum_([values])
+        elif self.world_size > 1:
             dist.all_reduce(values)
         return values
 
@@ -60,22 +68,70 @@ class Worker:
         """Tensors of one shape laid end to end over the workers, in rank order; nothing waits for the device."""
         if self.world_size == 1:
             return values
+        if self.shared_memory and _is_shareable(values):
+            return self.shared_memory.gather(values)
         parts = [torch.empty_like(values) for _ in range(self.world_size)]
         dist.all_gather(parts, values.contiguous())
         return torch.cat(parts)
 
     def parallelise(self, networks: nn.Module) -> nn.Module:
-        """Wrap in DistributedDataParallel where there are several workers."""
-        if self.world_size == 1:
+        """Wrap in DistributedDataParallel where there are several GPUs: it sums gradients during the backward pass.
+
+        A CPU cannot compute while it sends, so there the loop calls `sum_gradients` after the backward pass.
+        """
+        if self.world_size == 1 or self.device.type == "cpu":
             return networks
-        return DistributedDataParallel(
+        model = DistributedDataParallel(
             networks,
-            device_ids=[self.device] if self.device.type == "cuda" else None,
+            device_ids=[self.device],
             forward_sync_buffers=False,  # buffers are constants
             gradient_as_bucket_view=True,  # no second copy of every gradient
-            # A CPU cannot compute while it sends: one message there; a GPU overlaps many with the backward pass.
-            bucket_cap_mb=1024 if self.device.type == "cpu" else None,
         )
+        model.register_comm_hook(None, _sum_bucket)
+        return model
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Sum the gradients over the workers, where `parallelise` has not seen to it."""
+        if self.world_size == 1 or self.device.type != "cpu":
+            return
+        gradients = [_contiguous_gradient(parameter) for parameter in parameters if parameter.grad is not None]
+        if self.shared_memory and all(map(_is_shareable, gradients)):
+            self.shared_memory.sum_(gradients)
+            return
+        for bucket in _buckets(gradients):
+            together = torch.cat([gradient.flatten() for gradient in bucket])
+            dist.all_reduce(together)
+            parts = together.split([gradient.numel() for gradient in bucket])
+            for gradient, part in zip(bucket, parts, strict=True):
+                gradient.copy_(part.view_as(gradient))
+
+
+def _is_shareable(values: Tensor) -> bool:
+    return values.dtype == torch.float32 and values.device.type == "cpu" and values.is_contiguous()
+
+
+def _contiguous_gradient(parameter: nn.Parameter) -> Tensor:
+    assert parameter.grad is not None
+    parameter.grad = parameter.grad.contiguous()
+    return parameter.grad
+
+
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Runs of tensors of at most `BUCKET_ELEMENTS`, or of one that is larger."""
+    bucket: list[Tensor] = []
+    for tensor in tensors:
+        if bucket and sum(other.numel() for other in bucket) + tensor.numel() > BUCKET_ELEMENTS:
+            yield bucket
+            bucket = []
+        bucket.append(tensor)
+    if bucket:
+        yield bucket
+
+
+def _sum_bucket(_: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """DistributedDataParallel's own way averages; our losses are parts of a sum."""
+    work = dist.all_reduce(bucket.buffer(), async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 def limit_threads(compute: ComputeSpec) -> None:
@@ -88,17 +144,22 @@ def limit_threads(compute: ComputeSpec) -> None:
     torch.set_num_threads(threads)
 
 
-def choose_cpu_kernels() -> None:
+def choose_cpu_kernels() -> NativeLibrary | None:
     """Compute in the fastest way this machine has: call once in a process that trains or evaluates on the CPU.
 
     The compiled kernels where they can be had, the faster of two exact ways to multiply float32 matrices by the maker
     of the processor, and memory that stays with the process.
+
+    Returns:
+        What was compiled, if it could be.
     """
-    use_native_kernels(build_native_library())
+    library = build_native_library()
+    use_native_kernels(library)
     keep_freed_memory()
     has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
     if has_avx512 and _processor_vendor() == "AuthenticAMD":
         use_onednn_for_float32_products()
+    return library
 
 
 def keep_freed_memory() -> None:

@@ -10,7 +10,7 @@ from tiny import networks
 from electra_core.config import OptimizerConfig
 from electra_core.optimizer import Muon, make_optimizer, parameter_groups
 from electra_core.optimizer.groups import num_orthogonalised_blocks
-from electra_core.optimizer.muon import orthogonalised
+from electra_core.optimizer.muon import _iterate, _iterate_gram, orthogonalised
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -36,6 +36,13 @@ def test_singular_vectors_and_scale_free():
     assert off_diagonal.abs().max() < 1e-4
     assert middle.diagonal(dim1=-2, dim2=-1).min() > 0
     torch.testing.assert_close(orthogonalised(matrix * 1e3, 5), orthogonalised(matrix, 5), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_steps", [0, 1, 5])
+@pytest.mark.parametrize("rank", [4, 12])
+def test_iterating_on_the_short_side_gives_the_same(num_steps, rank):
+    matrix = random(2, 12, rank) @ random(2, rank, 40, seed=1) / 100
+    torch.testing.assert_close(_iterate_gram(matrix, num_steps), _iterate(matrix, num_steps), rtol=1e-4, atol=2e-5)
 
 
 def test_a_matrix_of_zeros_stays():
