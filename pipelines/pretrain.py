@@ -86,6 +86,7 @@ def run_pretraining(
     _record_start(run, spec, corpus, plan_job(spec, vocab_size=corpus.vocab_size))
 
     reporter.stage("train", "starting workers")
+    threading.Thread(target=tracking.import_flavour, name="import", daemon=True).start()
     task = TrainingTask(spec, corpus, directory.path("checkpoints"), initial_weights)
     with reporter.handing_over():  # rank 0 reports meanwhile
         fit(WorkerTask(task, directory.uri, run, attempt))

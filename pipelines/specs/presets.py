@@ -38,7 +38,7 @@ def electra_tiny() -> PretrainSpec:
             name="muon", learning_rate=6e-4, muon_learning_rate=1e-3, warmup_steps=500, beta2=0.98
         ),
         training=TrainingSpec(
-            num_train_steps=5_500,
+            num_train_steps=7_000,
             global_batch_size=16,
             sequence_length=64,
             log_interval_steps=50,

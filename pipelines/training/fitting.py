@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 from typing import Any
 
+import ray
 import ray.train
 import torch
 from ray.train import FailureConfig, RunConfig, ScalingConfig
@@ -75,6 +77,10 @@ def fit(task: WorkerTask) -> None:
     outcome_uri = directory.path(OUTCOME_FILE)
     storage.write_json(outcome_uri, {"outcome": None})  # what an earlier attempt left is not this one's
     _check_rows(task.training)
+    if sum(node["Alive"] for node in ray.nodes()) == 1:
+        # It watches for nodes that will be taken away; where there is no other node it could change nothing, and its
+        # process would cost every job five seconds.
+        os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
     trainer.fit()
     _raise_outcome(storage.read_json(outcome_uri), task.training.checkpoints_uri)
 
