@@ -46,7 +46,7 @@ def orthogonalised(matrices: Tensor, num_steps: int) -> Tensor:
 
 
 def _iterate(x: Tensor, num_steps: int) -> Tensor:
-    """x ← p(x·xᵀ) · x, `num_steps` times, where p is the quintic's polynomial."""
+    """`num_steps` times x ← p(x·xᵀ) · x, where x · p(x²) is the quintic."""
     for _ in range(num_steps):
         gram = torch.bmm(x, x.mT)
         polynomial = torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C)

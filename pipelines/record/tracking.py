@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 import math
 import queue
@@ -228,9 +229,9 @@ def end_run(identity: RunIdentity, status: str, tags: Mapping[str, str] | None =
 
 def import_flavour() -> None:
     """Import what `register_model` needs, ahead of time: seconds that are free while training workers start."""
-    import mlflow.transformers
     import transformers
 
+    importlib.import_module("mlflow.transformers")
     for name in ("AutoTokenizer", "ElectraForMaskedLM", "ElectraForPreTraining"):  # each imported on first sight
         getattr(transformers, name)
 

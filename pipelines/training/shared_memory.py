@@ -127,7 +127,7 @@ def _open(library: NativeLibrary | None, name: str | None, namespace: str, world
     if library is None or name is None or namespace != _process_namespace():
         return None
     try:
-        with open(name, "r+b") as file:
+        with Path(name).open("r+b") as file:
             return mmap.mmap(file.fileno(), library.exchange("shared_memory_bytes", world_size))
     except (OSError, ValueError):
         return None

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -128,10 +129,11 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
-def _sum_bucket(_: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def _sum_bucket(_: object, bucket: Any) -> torch.futures.Future[Tensor]:
     """DistributedDataParallel's own way averages; our losses are parts of a sum."""
     work = dist.all_reduce(bucket.buffer(), async_op=True)
-    return work.get_future().then(lambda done: done.value()[0])
+    future: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
+    return future
 
 
 def limit_threads(compute: ComputeSpec) -> None:
