@@ -40,8 +40,8 @@ from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 
 GROWTH = (1, 4, 16)
 CORES = os.cpu_count() or 1
-BARE, WHOLE = "bare step", f"job, 1 worker of {CORES} CPUs"
-ONE, TWO = "job, 1 worker of 1 CPU", "job, 2 workers of 1 CPU"
+BARE, WHOLE = f"bare step, {CORES} CPUs", f"job, 1 worker of {CORES} CPUs"
+BARE_ONE, ONE, TWO = "bare step, 1 CPU", "job, 1 worker of 1 CPU", "job, 2 workers of 1 CPU"
 
 
 class Plan(NamedTuple):
@@ -83,27 +83,30 @@ FULL = Plan("small", 16, 128, 30_522, 120, 20, 3, 16_000_000, 40)
 
 
 def build_bare(size: Size, spec: PretrainSpec) -> dict[str, Contender]:
-    torch.set_num_threads(CORES)
+    limit_threads(spec.compute)
     choose_cpu_kernels()
-    return {BARE: Ours(size, spec.training.precision, torch.device("cpu"), spec.optimizer)}
+    return {"step": Ours(size, spec.training.precision, torch.device("cpu"), spec.optimizer)}
 
 
 def speeds(plan: Plan, precision: str, corpus: PreparedCorpus, folder: Path) -> dict[str, Samples]:
-    """Tokens per second of the bare step and of three kinds of job."""
+    """Tokens per second of the bare step, on all CPUs and on one, and of three kinds of job."""
     import jobs  # imports Ray and MLflow, which the processes started from here can do without
     import ray
 
     specs = {WHOLE: plan.spec(precision, 1, CORES), ONE: plan.spec(precision), TWO: plan.spec(precision, 2)}
     size = Size(plan.preset, specs[ONE].model, specs[ONE].masking, plan.rows, plan.length, plan.vocab_size)
-    found: dict[str, list[float]] = {name: [] for name in (BARE, *specs)}
-    with Home(build_bare, size, specs[WHOLE]) as home:
-        home.names()
-        home.ask(BARE, "run", plan.bare_steps)  # warm-up
+    bare = {BARE: specs[WHOLE], BARE_ONE: specs[ONE]}
+    found: dict[str, list[float]] = {name: [] for name in (*bare, *specs)}
+    with contextlib.ExitStack() as stack:
+        homes = {name: stack.enter_context(Home(build_bare, size, spec)) for name, spec in bare.items()}
+        for home in homes.values():
+            home.names()
+            home.ask("step", "run", plan.bare_steps)  # warm-up
         jobs.start_ray(CORES)
         try:
-            for repetition, name in [*in_turn(found, plan.repetitions), (plan.repetitions, BARE)]:
-                if name == BARE:
-                    speed = size.tokens / home.ask(BARE, "run", plan.bare_steps)
+            for repetition, name in in_turn(found, plan.repetitions):
+                if name in homes:
+                    speed = size.tokens / homes[name].ask("step", "run", plan.bare_steps)
                 else:
                     label = f"{list(specs).index(name)}-{repetition}"
                     speed = jobs.tokens_per_second(specs[name], corpus, folder, label, plan.num_steps // 5)
@@ -163,6 +166,7 @@ def main() -> None:
     smallest, largest = memory[GROWTH[0]], memory[GROWTH[-1]]
     figures = {
         "job_vs_step": found[WHOLE].median / found[BARE].median,
+        "job_vs_step_on_one_cpu": found[ONE].median / found[BARE_ONE].median,
         "two_workers_vs_one": found[TWO].median / found[ONE].median,
         "trainer_memory_growth": largest["peak_rss_bytes"] / smallest["peak_rss_bytes"],
     }

@@ -18,6 +18,7 @@ _mkldnn: Any = torch.backends.mkldnn  # torch's types do not know its settings
 
 
 _native: NativeLibrary | None = None
+_products_use_onednn = False
 
 
 def use_native_kernels(library: NativeLibrary | None) -> None:
@@ -43,7 +44,7 @@ def compute_dtype(x: Tensor) -> torch.dtype:
 
 def float32_products_use_onednn() -> bool:
     """Whether `use_onednn_for_float32_products` took effect in this process."""
-    return bool(_mkldnn.matmul.fp32_precision == "bf16")
+    return _products_use_onednn
 
 
 def use_onednn_for_float32_products() -> bool:
@@ -54,6 +55,7 @@ def use_onednn_for_float32_products() -> bool:
     the same. That is tested here on one product, and undone where it does not hold. The choice depends on the
     processor alone, never on a timing, so that a resumed run makes the same one.
     """
+    global _products_use_onednn
     rng = torch.Generator().manual_seed(0)
     a, b = (torch.randn(256, 256, generator=rng) for _ in range(2))
     before = _mkldnn.matmul.fp32_precision
@@ -63,6 +65,7 @@ def use_onednn_for_float32_products() -> bool:
     is_exact = bool(((a @ b).double() - exact).abs().max() < 1e-3)
     if not is_exact:
         _mkldnn.matmul.fp32_precision = before
+    _products_use_onednn = is_exact
     return is_exact
 
 

@@ -48,13 +48,15 @@ def _mix_(words: Tensor) -> Tensor:
     return words
 
 
-@lru_cache(maxsize=4096)
 def stream_id(name: str) -> int:
     """The 64-bit number of a named stream (FNV-1a, then mixed); the same in every process, unlike `hash`."""
     word = 0xCBF29CE484222325
     for byte in name.encode():
         word = (word ^ byte) * 0x100000001B3 % _WORD
     return _signed(_mix_int(word))
+
+
+_remembered_stream_id = lru_cache(maxsize=4096)(stream_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,10 @@ class Draws:
 
     def row_keys(self, stream: str | int) -> Tensor:
         """int64[B]; where the Weyl sequence of each row starts in this stream."""
-        stream_word = stream_id(stream) if isinstance(stream, str) else _signed(_mix_int(stream + _GOLDEN))
+        if isinstance(stream, int):
+            stream_word = _signed(_mix_int(stream + _GOLDEN))
+        else:  # in a graph it is a constant, and torch.compile warns of what remembers
+            stream_word = stream_id(stream) if torch.compiler.is_compiling() else _remembered_stream_id(stream)
         prefix = _mix_int(_mix_int(self.seed + _GOLDEN) + stream_word)
         keys: Tensor
         if isinstance(self.step, Tensor):

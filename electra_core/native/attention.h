@@ -1,5 +1,8 @@
 // Attention of all heads, with dropout on its probabilities, forward and backward. Scores and probabilities never leave
 // the caches: the backward pass computes them again from the saved logarithm of each row's normaliser.
+//
+// What products are made of is kept as `Operand<T>::Stored`, the rest as float: in bf16 that is bfloat16 where the
+// processor multiplies pairs of them, as torch's own attention has it.
 #pragma once
 
 #include <cmath>
@@ -33,38 +36,38 @@ class Scratch {
         next_ += (count + kWidth - 1) / kWidth * kWidth;
         return taken;
     }
+    template <class Stored>
+    Stored* take_as(int64_t count) {
+        return reinterpret_cast<Stored*>(take(count));
+    }
 
    private:
     float *data_, *next_;
 };
 
 // One part (query, key or value) of one head from the rows [L, 3, A, D] of the fused product, bias added, scaled.
-template <class T>
+template <class T, class Stored>
 static inline void gather_head(const T* from, const float* bias, float scale, int64_t row, int64_t count, int64_t width,
-                               float* to) {
+                               Stored* to) {
     for (int64_t i = 0; i < count; i++)
         for (int64_t d = 0; d < width; d += kWidth)
             store(to + i * width + d, (load(from + i * row + d) + load(bias + d)) * scale);
 }
 
-// to[D × padded] = from[L × D] transposed, zeros past L.
-static inline void transpose(const float* from, int64_t length, int64_t width, int64_t padded, float* to) {
-    for (int64_t i = 0; i < length; i++)
-        for (int64_t d = 0; d < width; d++) to[d * padded + i] = from[i * width + d];
-    for (int64_t d = 0; d < width; d++)
-        for (int64_t i = length; i < padded; i++) to[d * padded + i] = 0;
-}
-
 template <class T>
 static void attention_forward(const AttentionShape& shape, const T* qkv, const float* bias, const float* key_bias,
                               const uint64_t* keys, T* context, float* normalisers, int threads) {
-    const int64_t L = shape.length, D = shape.head_width, H = shape.hidden(), P = shape.padded();
+    using O = Operand<T>;
+    using Stored = typename O::Stored;
+    const int64_t L = shape.length, D = shape.head_width, H = shape.hidden(), P = shape.padded(), E = O::depth;
     const float query_scale = 1.0f / std::sqrt(static_cast<float>(D));
 #pragma omp parallel num_threads(threads)
     {
-        Scratch scratch(3 * P * D + 2 * kBlock * (P + D) + P + 256);
-        float *k = scratch.take(P * D), *kt = scratch.take(P * D), *v = scratch.take(P * D);
-        float *q = scratch.take(kBlock * D), *out = scratch.take(kBlock * D), *p = scratch.take(kBlock * P);
+        Scratch scratch(4 * P * D + 2 * kBlock * (P + D) + P + 512);
+        Stored *k = scratch.template take_as<Stored>(P * D), *v = scratch.template take_as<Stored>(P * D);
+        Stored *q = scratch.template take_as<Stored>(kBlock * D), *shares = scratch.template take_as<Stored>(kBlock * P);
+        float *kt_words = scratch.take(P * D), *v_words = scratch.take(P * D);
+        float *out = scratch.take(kBlock * D), *p = scratch.take(kBlock * P);
         uint8_t* bytes = reinterpret_cast<uint8_t*>(scratch.take(P + 16));
 #pragma omp for schedule(static)
         for (int64_t job = 0; job < shape.rows * shape.heads; job++) {
@@ -72,11 +75,12 @@ static void attention_forward(const AttentionShape& shape, const T* qkv, const f
             const T* base = qkv + b * L * 3 * H + a * D;
             gather_head(base + H, bias + H + a * D, 1.0f, 3 * H, L, D, k);
             gather_head(base + 2 * H, bias + 2 * H + a * D, 1.0f, 3 * H, L, D, v);
-            transpose(k, L, D, P, kt);
+            const auto* kt = transposed<O>(k, L, D, P, kt_words);
+            const auto* v_across = across_rows<O>(v, L, D, v_words);
             for (int64_t start = 0; start < L; start += kBlock) {
                 const int64_t count = L - start < kBlock ? L - start : kBlock;
                 gather_head(base + start * 3 * H, bias + a * D, query_scale, 3 * H, count, D, q);
-                product(q, D, 1, kt, P, p, P, count, P, D);
+                product<O>(along_rows<O>(q), D / E, 1, kt, P, p, P, count, P, D / E);
                 for (int64_t i = 0; i < count; i++) {
                     float* row = p + i * P;
                     if (key_bias)
@@ -96,12 +100,13 @@ static void attention_forward(const AttentionShape& shape, const T* qkv, const f
                     if (shape.kept < 256) {
                         random_bytes(keys[b], (a * L + start + i) * L, L, bytes);
                         for (int64_t j = 0; j < P; j += kWidth)
-                            store(row + j, load(row + j) * keep(bytes + j, shape.kept, share * shape.scale()));
+                            store(shares + i * P + j,
+                                  load(row + j) * keep(bytes + j, shape.kept, share * shape.scale()));
                     } else {
-                        for (int64_t j = 0; j < P; j += kWidth) store(row + j, load(row + j) * share);
+                        for (int64_t j = 0; j < P; j += kWidth) store(shares + i * P + j, load(row + j) * share);
                     }
                 }
-                product(p, P, 1, v, D, out, D, count, D, L);
+                product<O>(along_rows<O>(shares), P / E, 1, v_across, D, out, D, count, D, (L + E - 1) / E);
                 for (int64_t i = 0; i < count; i++)
                     for (int64_t d = 0; d < D; d += kWidth)
                         store(context + (b * L + start + i) * H + a * D + d, load(out + i * D + d));
@@ -115,15 +120,20 @@ template <class T>
 static void attention_backward(const AttentionShape& shape, const T* gradient, const T* qkv, const float* bias,
                                const float* key_bias, const uint64_t* keys, const float* normalisers, T* qkv_gradient,
                                float* bias_gradients, int threads) {
-    const int64_t L = shape.length, D = shape.head_width, H = shape.hidden(), P = shape.padded();
+    using O = Operand<T>;
+    using Stored = typename O::Stored;
+    const int64_t L = shape.length, D = shape.head_width, H = shape.hidden(), P = shape.padded(), E = O::depth;
     const float query_scale = 1.0f / std::sqrt(static_cast<float>(D));
 #pragma omp parallel num_threads(threads)
     {
-        Scratch scratch(7 * P * D + kBlock * (4 * D + 3 * P) + P + 512);
-        float *k = scratch.take(P * D), *kt = scratch.take(P * D), *v = scratch.take(P * D), *vt = scratch.take(P * D);
-        float *dk = scratch.take(P * D), *dv = scratch.take(P * D);
-        float *q = scratch.take(kBlock * D), *dout = scratch.take(kBlock * D), *dq = scratch.take(kBlock * D);
-        float *p = scratch.take(kBlock * P), *ds = scratch.take(kBlock * P), *dropped = scratch.take(kBlock * P);
+        Scratch scratch(7 * P * D + kBlock * (5 * D + 6 * P) + P + 1024);
+        Stored *k = scratch.template take_as<Stored>(P * D), *v = scratch.template take_as<Stored>(P * D);
+        Stored *q = scratch.template take_as<Stored>(kBlock * D), *dout = scratch.template take_as<Stored>(kBlock * D);
+        Stored *slopes = scratch.template take_as<Stored>(kBlock * P), *dropped = scratch.template take_as<Stored>(kBlock * P);
+        float *kt_words = scratch.take(P * D), *vt_words = scratch.take(P * D), *k_words = scratch.take(P * D);
+        float *rows_words = scratch.take(kBlock * D), *columns_words = scratch.take(kBlock * P);
+        float *dk = scratch.take(P * D), *dv = scratch.take(P * D), *dq = scratch.take(kBlock * D);
+        float *p = scratch.take(kBlock * P), *ds = scratch.take(kBlock * P);
         uint8_t* bytes = reinterpret_cast<uint8_t*>(scratch.take(P + 16));
 #pragma omp for schedule(static)
         for (int64_t thread = 0; thread < threads; thread++) {
@@ -135,8 +145,8 @@ static void attention_backward(const AttentionShape& shape, const T* gradient, c
                 T* base_gradient = qkv_gradient + b * L * 3 * H + a * D;
                 gather_head(base + H, bias + H + a * D, 1.0f, 3 * H, L, D, k);
                 gather_head(base + 2 * H, bias + 2 * H + a * D, 1.0f, 3 * H, L, D, v);
-                transpose(k, L, D, P, kt);
-                transpose(v, L, D, P, vt);
+                const auto *kt = transposed<O>(k, L, D, P, kt_words), *vt = transposed<O>(v, L, D, P, vt_words);
+                const auto* k_across = across_rows<O>(k, L, D, k_words);
                 std::memset(dk, 0, L * D * sizeof(float));
                 std::memset(dv, 0, L * D * sizeof(float));
                 for (int64_t start = 0; start < L; start += kBlock) {
@@ -145,10 +155,11 @@ static void attention_backward(const AttentionShape& shape, const T* gradient, c
                     for (int64_t i = 0; i < count; i++)
                         for (int64_t d = 0; d < D; d += kWidth)
                             store(dout + i * D + d, load(gradient + (b * L + start + i) * H + a * D + d));
-                    product(q, D, 1, kt, P, p, P, count, P, D);
-                    product(dout, D, 1, vt, P, ds, P, count, P, D);
+                    product<O>(along_rows<O>(q), D / E, 1, kt, P, p, P, count, P, D / E);
+                    product<O>(along_rows<O>(dout), D / E, 1, vt, P, ds, P, count, P, D / E);
                     for (int64_t i = 0; i < count; i++) {
-                        float *row = p + i * P, *slope = ds + i * P, *kept_row = dropped + i * P;
+                        float *row = p + i * P, *slope = ds + i * P;
+                        Stored* kept_row = dropped + i * P;
                         if (key_bias)
                             for (int64_t j = 0; j < L; j++) row[j] += key_bias[b * L + j];
                         for (int64_t j = L; j < P; j++) row[j] = -1e30f;
@@ -157,21 +168,24 @@ static void attention_backward(const AttentionShape& shape, const T* gradient, c
                         if (drops) random_bytes(keys[b], (a * L + start + i) * L, L, bytes);
                         Floats inner{};
                         for (int64_t j = 0; j < P; j += kWidth) {
-                            Floats probability = exp(load(row + j) - normaliser), slopes = load(slope + j);
+                            Floats probability = exp(load(row + j) - normaliser), slope_j = load(slope + j);
                             Floats factor = drops ? keep(bytes + j, shape.kept, shape.scale()) : all(1.0f);
                             store(kept_row + j, probability * factor);
-                            slopes *= factor;
-                            inner += probability * slopes;
+                            slope_j *= factor;
+                            inner += probability * slope_j;
                             store(row + j, probability);
-                            store(slope + j, slopes);
+                            store(slope + j, slope_j);
                         }
                         const float mean = sum(inner);
                         for (int64_t j = 0; j < P; j += kWidth)
-                            store(slope + j, load(row + j) * (load(slope + j) - mean));
+                            store(slopes + i * P + j, load(row + j) * (load(slope + j) - mean));
                     }
-                    product(ds, P, 1, k, D, dq, D, count, D, L);
-                    product(ds, 1, P, q, D, dk, D, L, D, count, true);
-                    product(dropped, 1, P, dout, D, dv, D, L, D, count, true);
+                    const int64_t across = (count + E - 1) / E;
+                    product<O>(along_rows<O>(slopes), P / E, 1, k_across, D, dq, D, count, D, (L + E - 1) / E);
+                    product<O>(across_rows<O>(slopes, count, P, columns_words), 1, P,
+                               across_rows<O>(q, count, D, rows_words), D, dk, D, L, D, across, true);
+                    product<O>(across_rows<O>(dropped, count, P, columns_words), 1, P,
+                               across_rows<O>(dout, count, D, rows_words), D, dv, D, L, D, across, true);
                     for (int64_t d = 0; d < D; d += kWidth) {
                         Floats column{};
                         for (int64_t i = 0; i < count; i++) {

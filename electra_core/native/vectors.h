@@ -41,6 +41,24 @@ static inline Floats load(const BFloat16* from) {
     return bits<Floats>(__builtin_convertvector(half, Words) << 16);
 }
 
+// Sixteen bfloat16 as the lower halves of words.
+static inline Words halves(const BFloat16* from) {
+    Halves half;
+    std::memcpy(&half, from, sizeof(half));
+    return __builtin_convertvector(half, Words);
+}
+
+// Lanes of a (counted from 0) and b (from 16), by number.
+static inline Words shuffle(Words a, Words b, Words lanes) {
+#if defined(__clang__)
+    Words chosen;
+    for (int i = 0; i < kWidth; i++) chosen[i] = lanes[i] < 16 ? a[lanes[i]] : b[lanes[i] - 16];
+    return chosen;
+#else
+    return __builtin_shuffle(a, b, lanes);
+#endif
+}
+
 static inline void store(float* to, Floats v) { std::memcpy(to, &v, sizeof(v)); }
 
 static inline void store(BFloat16* to, Floats v) {

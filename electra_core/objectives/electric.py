@@ -35,9 +35,9 @@ def electric(
     with q held fixed and always that of the original row. Needed at tokens that were not replaced too, q must be a
     distribution at *every* position given all others: that is why the generator is two towers here, not the masked LM.
 
-    A sample that happens to be the original is noise all the same, as the estimate demands; G calls it original, and
-    puts mask_prob for k / n. As there, the detection head gives the energy (the paper writes wᵀh). The towers learn
-    every real token, [CLS] and [SEP] included, which both know at once from their places; G leaves them out.
+    A sample that happens to be the original is noise all the same, as the estimate demands and G has it. Other than
+    here G puts mask_prob for k / n. As there, the detection head gives the energy (the paper writes wᵀh). The towers
+    learn every real token, [CLS] and [SEP] included, which both know at once from their places; G leaves them out.
     Arguments as for `electra`; only λ is used of `config`.
     """
     draws = draws.for_rows(batch.rows)

@@ -13,6 +13,7 @@ through the weighted corpus.
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class TrainingRows:
             )
         self._special = corpus.special
         self._length = sequence_length
-        self._width = _inner_width(sequence_length)
+        self._width = inner_width(sequence_length)
         self._seed = seed
         self._rows_per_read = np.array([n // self._width for n in corpus.source_train_tokens], np.int64)
         # At least one row of whatever has one: a weight says how much of a source, not whether.
@@ -89,7 +90,7 @@ class TrainingRows:
 
     def num_pieces(self, sequence_length: int) -> int:
         """Rows of another, lesser length that can be cut from one row without reading a token twice."""
-        return self._width // _inner_width(sequence_length)
+        return self._width // inner_width(sequence_length)
 
     def pieces(self, index: Int64s, piece: Int64s, sequence_length: int) -> Int64s:
         """Short rows cut from rows of the endless sequence.
@@ -102,14 +103,26 @@ class TrainingRows:
         Returns:
             int64[n, sequence_length].
         """
-        sources, starts = self._locate(index)
-        width = _inner_width(sequence_length)
-        starts = starts + piece * width
+        sources, starts = self.locate(index, piece, sequence_length)
+        width = inner_width(sequence_length)
         rows = _framed(len(index), sequence_length, self._special)
         for source in np.unique(sources):
             chosen = np.flatnonzero(sources == source)
             rows[chosen, 1:-1] = self._streams[source].windows(starts[chosen], width)
         return rows
+
+    def locate(self, index: Int64s, piece: Int64s, sequence_length: int) -> tuple[Int64s, Int64s]:
+        """Where the tokens of short rows stand: int64[n] sources, and int64[n] first tokens in them.
+
+        A source is a ring: a row may run past its end, and goes on at its beginning. Arguments as for `pieces`.
+        """
+        sources, starts = self._locate(index)
+        return sources, starts + piece * inner_width(sequence_length)
+
+    @property
+    def streams(self) -> Sequence[TokenStream]:
+        """The training tokens of each source."""
+        return self._streams
 
     def _locate(self, index: Int64s) -> tuple[Int64s, Int64s]:
         """Source and first token of each row of the endless sequence."""
@@ -142,7 +155,7 @@ class ValidationRows:
     def __init__(self, corpus: PreparedCorpus, sequence_length: int, max_rows: int) -> None:
         self._special = corpus.special
         self._length = sequence_length
-        self._width = _inner_width(sequence_length)
+        self._width = inner_width(sequence_length)
         self._available = corpus.num_validation_tokens // self._width
         if not self._available:
             raise CorpusError(
@@ -181,7 +194,8 @@ def read_continuations(corpus: PreparedCorpus) -> npt.NDArray[np.bool_]:
     return flags
 
 
-def _inner_width(sequence_length: int) -> int:
+def inner_width(sequence_length: int) -> int:
+    """Tokens of text in a row, between [CLS] and [SEP]."""
     if sequence_length < 3:
         raise ValueError(f"sequence_length must be at least 3, got {sequence_length}")
     return sequence_length - 2

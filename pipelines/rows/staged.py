@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.rows.loader import Int64s, TrainingRows
+from pipelines.rows.token_stream import TokenStream
 from pipelines.specs.curriculum import Stage
 from pipelines.storage.artifacts import PreparedCorpus
 
@@ -59,6 +60,20 @@ class StagedRows:
         Returns:
             int64[n, sequence_length of the stage]; row i depends on the step and positions[i] alone.
         """
+        return self._rows.pieces(*self._pieces(step, positions))
+
+    def locate(self, step: int, positions: npt.ArrayLike) -> tuple[Int64s, Int64s, int]:
+        """Where the tokens of `rows` stand: int64[n] sources, int64[n] first tokens in them, tokens of a row."""
+        index, piece, sequence_length = self._pieces(step, positions)
+        return *self._rows.locate(index, piece, sequence_length), sequence_length
+
+    @property
+    def streams(self) -> Sequence[TokenStream]:
+        """The training tokens of each source."""
+        return self._rows.streams
+
+    def _pieces(self, step: int, positions: npt.ArrayLike) -> tuple[Int64s, Int64s, int]:
+        """Long row and piece of each row, and the stage's sequence length."""
         number = bisect.bisect_right(self._ends, step)
         stage = self._stages[number]
         row_of_stage = (step - stage.first_step) * stage.global_batch_size + np.asarray(positions, np.int64)
@@ -68,7 +83,7 @@ class StagedRows:
             index, piece = first + row_of_stage, np.zeros_like(row_of_stage)
         else:
             index, piece = _sweep(row_of_stage, num_pieces, first, end, self._rows.rows_per_pass)
-        return self._rows.pieces(index, piece, stage.sequence_length)
+        return index, piece, stage.sequence_length
 
     def _num_long_rows(self, stage: Stage) -> int:
         num_rows = stage.steps_until(stage.end_step) * stage.global_batch_size

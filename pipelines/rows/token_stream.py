@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,11 @@ class TokenStream:
         self._shards = [_open(corpus, shard) for shard in shards]
         self._ends = np.cumsum([shard.num_tokens for shard in shards], dtype=np.int64)
         self.num_tokens = int(self._ends[-1]) if shards else 0
+
+    @property
+    def shards(self) -> Sequence[npt.NDArray[Any]]:
+        """The tokens of each shard, in order."""
+        return self._shards
 
     def windows(self, starts: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
         """int64[n, width]: `width` tokens from each start on. The line is a ring: its end meets its beginning."""

@@ -75,7 +75,10 @@ class ComputeSpec(FrozenModel):
     """Data-parallel training workers."""
     cpus_per_worker: Annotated[float, Field(gt=0, le=1024)] = 1.0
     gpus_per_worker: Annotated[int, Field(ge=0, le=1)] = 0
-    """1 trains on CUDA with NCCL, 0 on the CPU with gloo."""
+    """1 trains on CUDA with NCCL, 0 on the CPU, where workers exchange through shared memory or gloo."""
+    compile: bool = True
+    """Whether GPUs run the step as one graph of torch.compile: a minute or more at the start, then far faster steps.
+    On CPUs the step is compiled in another way, and this changes nothing."""
 
     @property
     def num_cpus(self) -> float:

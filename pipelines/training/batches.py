@@ -11,6 +11,7 @@ from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
 from electra_core.randomness import Draws
 from pipelines.rows.loader import ValidationRows
+from pipelines.rows.resident import ResidentTokens, fits
 from pipelines.training.task import TrainingTask, training_rows
 from pipelines.training.workers import Worker
 
@@ -48,22 +49,46 @@ class Masker:
 class Batches:
     """This worker's rows of any step, masked, on its device."""
 
-    def __init__(self, task: TrainingTask, worker: Worker) -> None:
+    def __init__(self, task: TrainingTask, worker: Worker, is_resident: bool | None = None) -> None:
+        """Open the corpus.
+
+        Args:
+            task: whose rows.
+            worker: whose share of them, and where they go.
+            is_resident: whether the corpus goes to the device as a whole; None decides by the device and its room.
+
+        Raises:
+            CorpusError: the corpus does not suit the spec.
+            StorageError: a shard is absent or incomplete.
+        """
         self._training, self._worker = task.spec.training, worker
-        self._rows, self._mask = training_rows(task), Masker(task, worker)
+        self._rows, self._mask = training_rows(task), worker.compiled(Masker(task, worker).__call__)
+        self._resident: ResidentTokens | None = None
+        if fits(self._rows.streams, worker.device) if is_resident is None else is_resident:
+            self._resident = ResidentTokens(self._rows.streams, task.corpus.special, worker.device)
         self._global_rows: dict[int, Tensor] = {}
 
-    def at(self, step: int) -> MaskedBatch:
-        """The batch of a step: int64[B, L] where B is this worker's share of the global batch."""
+    def at(self, step: int) -> tuple[MaskedBatch, Draws]:
+        """The batch of a step and its random numbers: int64[B, L] where B is this worker's share of the global batch.
+
+        On a GPU the step's number is a tensor, so that nothing compiled is made anew for each step.
+        """
         device, share = self._worker.device, self._worker.share(self._training.stage_at(step).global_batch_size)
         positions = np.arange(share.start, share.stop)
         if len(share) not in self._global_rows:  # once per size of batch: on a GPU the copy would wait
             self._global_rows[len(share)] = torch.from_numpy(positions).to(device)
+        number = torch.full((), step, device=device) if self._worker.compile_backend else step
+        draws = Draws(self._training.seed, number, self._global_rows[len(share)])
+        return self._mask(self._ids(step, positions), draws), draws
+
+    def _ids(self, step: int, positions: npt.NDArray[np.int64]) -> Tensor:
+        device = self._worker.device
+        if self._resident is not None:
+            return self._resident.rows(*self._rows.locate(step, positions))
         ids = torch.from_numpy(self._rows.rows(step, positions))
         if device.type == "cuda":
             ids = ids.pin_memory()  # from pageable memory the copy would wait for the steps before it
-        draws = Draws(self._training.seed, step, self._global_rows[len(share)])
-        return self._mask(ids.to(device, non_blocking=True), draws)
+        return ids.to(device, non_blocking=True)
 
 
 class HeldOutBatches:

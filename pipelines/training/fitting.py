@@ -24,7 +24,7 @@ from pipelines.training.shared_memory import COLLECTIVE_TIMEOUT_SECONDS, open_sh
 from pipelines.training.task import TrainingTask, training_rows
 from pipelines.training.telemetry import HEADLINE_LOSSES, RecordedTelemetry, SilentTelemetry, Telemetry
 from pipelines.training.train_loop import train
-from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
+from pipelines.training.workers import WORKER_ENVIRONMENT, Worker, choose_cpu_kernels, limit_threads
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +72,7 @@ def fit(task: WorkerTask) -> None:
             name=f"{directory.job_id}-a{task.attempt}",
             storage_path=directory.path("ray_train"),
             failure_config=FailureConfig(max_failures=spec.training.max_failures),
+            worker_runtime_env={"env_vars": WORKER_ENVIRONMENT},
         ),
     )
     outcome_uri = directory.path(OUTCOME_FILE)
@@ -104,7 +105,8 @@ def train_worker(config: dict[str, Any]) -> None:
     device = ray.train.torch.get_device() if task.training.spec.compute.gpus_per_worker else torch.device("cpu")
     rank, world_size = context.get_world_rank(), context.get_world_size()
     shared_memory = open_shared_memory(library, rank, world_size) if device.type == "cpu" else None
-    worker = Worker(rank, world_size, device, shared_memory)
+    backend = "inductor" if device.type == "cuda" and task.training.spec.compute.compile else None
+    worker = Worker(rank, world_size, device, shared_memory, backend)
     outcome: dict[str, Any] = {"outcome": "finished"}
     # Outcomes are told, not raised: a worker that raises is started again, and would only end the same way again.
     try:

@@ -71,14 +71,14 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
         if step == first_step or step in spec.objective.stage_starts(training.num_train_steps):
             with window.paused():
                 model = _enter_stage(networks, spec, worker, step, batches)
-        batch = batches.at(step)
+        batch, draws = batches.at(step)
         # The losses are means over the whole global batch, so every worker divides by the global counts. The wish to
         # stop travels along, so that all workers see it at the same step.
         wish = torch.tensor(float(telemetry.wants_to_stop(worker)), device=worker.device)
         num_masked, num_real, votes = worker.sum(torch.stack([batch.num_masked, batch.num_real, wish]))
         for micro, is_last in _micro_batches(batch, training.gradient_accumulation_steps):
             with _no_sync(model, not is_last), _autocast(worker, training.precision):
-                sums: ObjectiveSums = model(micro, Draws(training.seed, step, micro.rows))
+                sums: ObjectiveSums = model(micro, draws.for_rows(micro.rows))
             loss = sums.total(num_masked, num_real)
             loss.backward()
             window.add(sums)
@@ -144,10 +144,12 @@ def _enter_stage(
     stage = objective.stage_at(step, training.num_train_steps)
     networks.enter_stage(stage, is_start=step in objective.stage_starts(training.num_train_steps))
     # Which parameters take gradient is fixed when DistributedDataParallel wraps them.
-    model = worker.parallelise(networks)
-    micro = batches.at(step).split(training.gradient_accumulation_steps)[0]
-    with _autocast(worker, training.precision):
-        _settle_gradient_buckets(model, micro, Draws(training.seed, step, micro.rows))
+    model = worker.parallelise(worker.compiled(networks))
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        batch, draws = batches.at(step)
+        micro = batch.split(training.gradient_accumulation_steps)[0]
+        with _autocast(worker, training.precision):
+            _settle_gradient_buckets(model, micro, draws.for_rows(micro.rows))
     return model
 
 
@@ -158,8 +160,6 @@ def _settle_gradient_buckets(model: nn.Module, batch: MaskedBatch, draws: Draws)
     depend on that layout in their last bits, so a resumed run must not take its first real step with another layout
     than the undisturbed run had there.
     """
-    if not isinstance(model, nn.parallel.DistributedDataParallel):
-        return
     for _ in range(2):
         sums: ObjectiveSums = model(batch, draws)
         (0.0 * sums.total(1.0, 1.0)).backward()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -19,6 +19,8 @@ from electra_core.native.library import NativeLibrary
 from pipelines.specs.pretrain import ComputeSpec
 from pipelines.training.native_build import build_native_library
 from pipelines.training.shared_memory import SharedMemory
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 CPU = torch.device("cpu")
 BUCKET_ELEMENTS = 1 << 23
@@ -34,6 +36,8 @@ class Worker:
     device: torch.device = CPU
     shared_memory: SharedMemory | None = None
     """With all other workers, where they are on one machine and compute on its CPUs."""
+    compile_backend: str | Callable[..., Any] | None = None
+    """Whom torch.compile gives the step's graphs to: "inductor" on GPUs; None compiles nothing."""
 
     @property
     def is_first(self) -> bool:
@@ -75,20 +79,34 @@ class Worker:
         dist.all_gather(parts, values.contiguous())
         return torch.cat(parts)
 
+    def compiled(self, function: _Function) -> _Function:
+        """The same as one graph, made anew only for another shape; or as it is, where nothing is compiled."""
+        if self.compile_backend is None:
+            return function
+        # A curriculum may have more shapes than the 8 that torch puts up with, where one graph is asked for.
+        torch._dynamo.config.recompile_limit = 64
+        graph: Any = torch.compile(function, fullgraph=True, dynamic=False, backend=self.compile_backend)
+        return graph  # type: ignore[no-any-return]
+
     def parallelise(self, networks: nn.Module) -> nn.Module:
-        """Wrap in DistributedDataParallel where there are several GPUs: it sums gradients during the backward pass.
+        """Wrap in DistributedDataParallel where there are several GPUs: it sums gradients during the backward pass, or
+        where that is one graph, at its end.
 
         A CPU cannot compute while it sends, so there the loop calls `sum_gradients` after the backward pass.
         """
         if self.world_size == 1 or self.device.type == "cpu":
             return networks
+        return self.distributed(networks)
+
+    def distributed(self, networks: nn.Module) -> nn.Module:
+        """Wrap in DistributedDataParallel that sums, on any device."""
         model = DistributedDataParallel(
             networks,
-            device_ids=[self.device],
+            device_ids=[self.device] if self.device.type == "cuda" else None,
             forward_sync_buffers=False,  # buffers are constants
             gradient_as_bucket_view=True,  # no second copy of every gradient
         )
-        model.register_comm_hook(None, _sum_bucket)
+        model.register_comm_hook(None, lambda _, bucket: _sum_bucket(bucket))  # torch reads the annotations of hooks
         return model
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -129,7 +147,7 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
-def _sum_bucket(_: object, bucket: Any) -> torch.futures.Future[Tensor]:
+def _sum_bucket(bucket: Any) -> torch.futures.Future[Tensor]:
     """DistributedDataParallel's own way averages; our losses are parts of a sum."""
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     future: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
@@ -164,10 +182,16 @@ def choose_cpu_kernels() -> NativeLibrary | None:
     return library
 
 
+WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
+"""What a training process must find when it starts. `keep_freed_memory` has a say over the C library's main arena alone,
+and Ray Train calls the loop in a thread, which would get one of its own: 15 000 page faults, a fifth of a step."""
+
+
 def keep_freed_memory() -> None:
     """Tell the C library to keep freed memory for the next step, which will want the same.
 
     By default it gives large blocks back to the kernel and gets them anew, zeroed page by page: a tenth of a step.
+    Threads but the main one need `WORKER_ENVIRONMENT` besides.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # glibc

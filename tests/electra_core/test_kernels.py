@@ -30,6 +30,7 @@ def onednn_products():
         pytest.skip("oneDNN would round float32 products to bf16 on this processor")
     yield
     torch.backends.mkldnn.matmul.fp32_precision = before
+    kernels._products_use_onednn = False
 
 
 def test_products_through_onednn_are_float32(onednn_products):

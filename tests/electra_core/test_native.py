@@ -1,5 +1,6 @@
 """The compiled kernels against torch's own, values and gradients."""
 
+import statistics
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,12 @@ def both_ways(library):
     kernels.use_native_kernels(None)
 
 
-def sums_and_gradients(dtype=torch.float32, padded=False, length=24, objective=None, **changes):
+def sums_and_gradients(dtype=torch.float32, padded=False, length=24, objective=None, seed=0, **changes):
     net = networks(objective=objective, **changes)
     shake(net)
     batch = masked_batch(rows=6, length=length, mask_fraction=0.3, padded=padded)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype is torch.bfloat16):
-        sums = net(batch, draws(batch))
+        sums = net(batch, draws(batch, seed=seed))
     sums.total(batch.num_masked, batch.num_real).backward()
     return sums.detached(), {name: parameter.grad for name, parameter in net.named_parameters()}
 
@@ -93,13 +94,18 @@ def test_a_step_of_every_objective_is_the_same(both_ways, name, stage):
 
 
 def test_a_step_in_bf16_is_as_near_to_float32_as_torchs_is(both_ways):
-    _, exact = sums_and_gradients()
-    (_, plain), (_, native) = both_ways(lambda: sums_and_gradients(torch.bfloat16))
+    """In the lower quartile of draws: where rounding turns one sample into another, the discriminator sees another text."""
 
-    def distance(gradients):
+    def distance(gradients, exact):
         return sum(((gradients[name] - exact[name]).norm() / exact[name].norm()).item() for name in exact)
 
-    assert distance(native) < 1.1 * distance(plain)
+    def distances():
+        pairs = [(sums_and_gradients(torch.bfloat16, seed=seed)[1], exact[seed]) for seed in range(15)]
+        return statistics.quantiles((distance(*pair) for pair in pairs), n=4)[0]
+
+    exact = [sums_and_gradients(seed=seed)[1] for seed in range(15)]
+    plain, native = both_ways(distances)
+    assert native < 1.1 * plain
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -20,7 +20,6 @@ from electra_core.batches import SpecialTokens
 from electra_core.conversion.to_transformers import transformers_config
 from electra_core.objectives.corruption import corrupt
 from electra_core.optimizer import make_optimizer
-from electra_core.randomness import Draws
 from pipelines.errors import CheckpointError, StorageError
 from pipelines.job import JobDirectory
 from pipelines.training.batches import Batches
@@ -108,9 +107,9 @@ def networks_of(task: TrainingTask):
 @torch.no_grad()
 def losses_of_transformers(task: TrainingTask, folders: Mapping[str, str]) -> tuple[float, float]:
     """Both losses of the first batch, by Transformers' classes."""
-    batch = Batches(task, Worker()).at(0)
+    batch, draws = Batches(task, Worker()).at(0)
     net = networks_of(task)
-    corruption = corrupt(net, batch, Draws(task.spec.training.seed, 0, batch.rows), task.spec.objective)
+    corruption = corrupt(net, batch, draws, task.spec.objective)
     models = {network: cls.from_pretrained(folders[network]).eval() for network, cls in CLASSES.items()}
     chosen = torch.zeros_like(batch.original_ids, dtype=torch.float32)
     chosen.scatter_(1, batch.masked_positions, batch.masked_weights)

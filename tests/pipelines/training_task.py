@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ def write_corpus(folder: Path, num_train: int = 20_000, num_validation: int = 2_
     tokens[::37] = 3  # [SEP]: documents end
     shards = []
     for split, part in (("train", tokens[:num_train]), ("validation", tokens[num_train:])):
-        (folder / f"{split}-0.bin").write_bytes(part.tobytes())
+        _write_once(folder / f"{split}-0.bin", part.tobytes())
         (folder / f"{split}-0.docs").write_bytes(np.zeros(1, "<i8").tobytes())
         digest = hashlib.sha256(part.tobytes()).hexdigest()
         shards.append(Shard(0, split, f"{split}-0", len(part), 1, part.nbytes, digest, ""))
@@ -46,6 +47,14 @@ def write_corpus(folder: Path, num_train: int = 20_000, num_validation: int = 2_
         counts={},
         shards=tuple(shards),
     )
+
+
+def _write_once(path: Path, content: bytes) -> None:
+    """Workers make the same corpus side by side, and another may have mapped the file already."""
+    if not path.exists():
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
 
 
 def make_task(folder: Path, *overrides: str, name: str = "job") -> TrainingTask:
