@@ -67,7 +67,7 @@ def fit(task: WorkerTask) -> None:
         scaling_config=ScalingConfig(
             num_workers=spec.compute.num_workers, use_gpu=use_gpu, resources_per_worker=resources
         ),
-        run_config=RunConfig(
+        run_config=RunConfig(  # type: ignore[call-arg]  # typed as that of Ray Train's first version
             # A name of its own per attempt: Ray Train resumes a name by itself, and checkpoints are ours.
             name=f"{directory.job_id}-a{task.attempt}",
             storage_path=directory.path("ray_train"),

@@ -183,8 +183,8 @@ def choose_cpu_kernels() -> NativeLibrary | None:
 
 
 WORKER_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
-"""What a training process must find when it starts. `keep_freed_memory` has a say over the C library's main arena alone,
-and Ray Train calls the loop in a thread, which would get one of its own: 15 000 page faults, a fifth of a step."""
+"""What a training process must find when it starts. `keep_freed_memory` rules the C library's main arena alone, and Ray
+Train calls the loop in a thread, which would get an arena of its own: 15 000 page faults, a fifth of a step."""
 
 
 def keep_freed_memory() -> None:

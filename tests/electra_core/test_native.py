@@ -94,7 +94,7 @@ def test_a_step_of_every_objective_is_the_same(both_ways, name, stage):
 
 
 def test_a_step_in_bf16_is_as_near_to_float32_as_torchs_is(both_ways):
-    """In the lower quartile of draws: where rounding turns one sample into another, the discriminator sees another text."""
+    """In the lower quartile of draws: where rounding changes a sample, the discriminator sees another text."""
 
     def distance(gradients, exact):
         return sum(((gradients[name] - exact[name]).norm() / exact[name].norm()).item() for name in exact)
