@@ -79,7 +79,7 @@ class Plan(NamedTuple):
 
 
 QUICK = Plan("tiny", 16, 64, 4096, 160, 60, 1, 1_000_000, 30)
-FULL = Plan("small", 16, 128, 30_522, 120, 20, 3, 16_000_000, 40)
+FULL = Plan("small", 16, 128, 30_522, 40, 15, 2, 16_000_000, 40)
 
 
 def build_bare(size: Size, spec: PretrainSpec) -> dict[str, Contender]:

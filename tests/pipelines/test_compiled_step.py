@@ -83,7 +83,7 @@ def test_a_curriculum_makes_one_graph_for_each_shape(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inductor's own
 def test_inductor_computes_the_same(tmp_path: Path):
-    """The networks compiled for good, with dropout. Of the masking torch 2.13 makes AVX-512 code that crashes at times."""
+    """The networks alone: of the masking torch 2.13 makes AVX-512 code that crashes at times."""
     plain, compiled = Notebook(), Notebook()
     train(make_task(tmp_path, name="plain"), Worker(), plain)
     train(make_task(tmp_path, name="compiled"), CompilesNetworks(compile_backend="inductor"), compiled)
