@@ -168,7 +168,8 @@ def main() -> None:
         "job_vs_step": found[WHOLE].median / found[BARE].median,
         "job_vs_step_on_one_cpu": found[ONE].median / found[BARE_ONE].median,
         "two_workers_vs_one": found[TWO].median / found[ONE].median,
-        "trainer_memory_growth": largest["peak_rss_bytes"] / smallest["peak_rss_bytes"],
+        "trainer_memory_growth": largest["anonymous_bytes_at_end"] / smallest["anonymous_bytes_at_end"],
+        "trainer_resident_growth": largest["peak_rss_bytes"] / smallest["peak_rss_bytes"],
     }
     details: dict[str, Any] = {
         "plan": plan._asdict() | {"precision": options.precision},

@@ -247,7 +247,8 @@ class CrossEntropyFunction(_Function):
         """Gradients of what `forward` was given, None where there is none."""
         x, word, slopes_MV, sums = ctx.saved_tensors
         dx = (slopes_MV @ word).float() * gradient
-        d_word = (slopes_MV.t() @ x).float() * gradient
+        # x is far smaller than the table. In float32: the factor, rounded to bf16, would be off for all alike.
+        d_word = (slopes_MV.t() @ (x.float() * gradient).to(x.dtype)).float()
         d_bias = sums.sum(0) * gradient
         return None, None, dx.to(ctx.x_dtype), d_word, d_bias, *([None] * 7)
 

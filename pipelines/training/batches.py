@@ -11,7 +11,7 @@ from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
 from electra_core.randomness import Draws
 from pipelines.rows.loader import ValidationRows
-from pipelines.rows.resident import ResidentTokens, fits
+from pipelines.training.resident import ResidentTokens, fits
 from pipelines.training.task import TrainingTask, training_rows
 from pipelines.training.workers import Worker
 

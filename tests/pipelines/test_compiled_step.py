@@ -17,10 +17,10 @@ from training_task import make_task
 
 from electra_core.kernels import use_native_kernels
 from electra_core.objectives import OBJECTIVES
-from pipelines.rows.resident import ResidentTokens
 from pipelines.rows.staged import StagedRows
 from pipelines.specs.curriculum import Stage
 from pipelines.training.batches import Batches
+from pipelines.training.resident import ResidentTokens
 from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker
 
