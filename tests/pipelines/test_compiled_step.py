@@ -84,7 +84,7 @@ def test_a_curriculum_makes_one_graph_for_each_shape(tmp_path: Path):
 @pytest.mark.skipif(not os.environ.get("ELECTRA_TEST_INDUCTOR"), reason="over a minute of C++; ELECTRA_TEST_INDUCTOR=1")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inductor's own
 def test_inductor_computes_the_same(tmp_path: Path):
-    """The networks alone: of the masking torch 2.13 makes AVX-512 code that crashes at times."""
+    """The networks alone: of the masking torch 2.13 makes AVX-512 code that may crash."""
     overrides = ["model.num_hidden_layers=1", "training.num_train_steps=8"]
     plain, compiled = Notebook(), Notebook()
     train(make_task(tmp_path, *overrides, name="plain"), Worker(), plain)
