@@ -19,7 +19,7 @@ def peak_rss_bytes() -> int:
     return 1024 * kilobytes
 
 
-def anonymous_bytes(process: int | str = "self") -> int:
+def anonymous_bytes(process: int) -> int:
     """Resident memory that belongs to the process alone: neither mapped from files nor shared; 0 where unknown."""
     return 1024 * _status(process).get("RssAnon", 0)
 

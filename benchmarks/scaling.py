@@ -27,7 +27,7 @@ from contenders.agreement import Contender
 from contenders.homes import Home
 from contenders.ours import Ours
 from contenders.sizes import Size
-from memory import anonymous_bytes, peak_rss_bytes
+from memory import PeakOfFamily, peak_rss_bytes
 from synthetic_corpus import write_token_corpus
 
 from pipelines.specs.parsing import resolve_spec
@@ -137,17 +137,17 @@ def trainer_memory(task: TrainingTask) -> dict[str, int]:
     process = context.Process(target=_train_and_tell, args=(task, theirs))
     process.start()
     theirs.close()
-    with contextlib.closing(ours):
+    with contextlib.closing(ours), PeakOfFamily(process.pid or 0) as peak:
         told: dict[str, int] = ours.recv()
     process.join()
-    return told
+    return told | {"peak_anonymous_bytes": peak.peak_bytes}
 
 
 def _train_and_tell(task: TrainingTask, connection: Connection) -> None:
     limit_threads(task.spec.compute)
     choose_cpu_kernels()
     train(task, Worker(), SilentTelemetry())
-    connection.send({"peak_rss_bytes": peak_rss_bytes(), "anonymous_bytes_at_end": anonymous_bytes()})
+    connection.send({"peak_rss_bytes": peak_rss_bytes()})
 
 
 def main() -> None:
@@ -168,7 +168,7 @@ def main() -> None:
         "job_vs_step": found[WHOLE].median / found[BARE].median,
         "job_vs_step_on_one_cpu": found[ONE].median / found[BARE_ONE].median,
         "two_workers_vs_one": found[TWO].median / found[ONE].median,
-        "trainer_memory_growth": largest["anonymous_bytes_at_end"] / smallest["anonymous_bytes_at_end"],
+        "trainer_memory_growth": largest["peak_anonymous_bytes"] / smallest["peak_anonymous_bytes"],
         "trainer_resident_growth": largest["peak_rss_bytes"] / smallest["peak_rss_bytes"],
     }
     details: dict[str, Any] = {

@@ -5,6 +5,7 @@
 // processor multiplies pairs of them, as torch's own attention has it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -22,6 +23,10 @@ struct AttentionShape {
 };
 
 constexpr int64_t kBlock = 48;  // queries at a time
+
+// A query that may see no key sees all of them alike: beside so negative a bias its scores are lost in rounding, and so
+// would be the logarithm of its normaliser, which is why it is marked instead.
+constexpr float kBlindScore = -5e8f, kBlind = 1e30f;
 
 // Aligned floats that one thread works in.
 class Scratch {
@@ -96,7 +101,7 @@ static void attention_forward(const AttentionShape& shape, const T* qkv, const f
                         total += e;
                     }
                     const float normaliser = sum(total), share = 1.0f / normaliser;
-                    normalisers[job * L + start + i] = top + std::log(normaliser);
+                    normalisers[job * L + start + i] = top < kBlindScore ? kBlind : top + std::log(normaliser);
                     if (shape.kept < 256) {
                         random_bytes(keys[b], (a * L + start + i) * L, L, bytes);
                         for (int64_t j = 0; j < P; j += kWidth)
@@ -162,8 +167,12 @@ static void attention_backward(const AttentionShape& shape, const T* gradient, c
                         Stored* kept_row = dropped + i * P;
                         if (key_bias)
                             for (int64_t j = 0; j < L; j++) row[j] += key_bias[b * L + j];
+                        float normaliser = normalisers[job * L + start + i];
+                        if (normaliser == kBlind) {
+                            std::fill(row, row + L, 0.0f);
+                            normaliser = std::log(static_cast<float>(L));
+                        }
                         for (int64_t j = L; j < P; j++) row[j] = -1e30f;
-                        const float normaliser = normalisers[job * L + start + i];
                         const bool drops = shape.kept < 256;
                         if (drops) random_bytes(keys[b], (a * L + start + i) * L, L, bytes);
                         Floats inner{};

@@ -12,7 +12,7 @@ import hashlib
 import io
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 from torch import nn
@@ -36,9 +36,12 @@ class Checkpoint:
     """Of state.pt."""
 
 
-def save_checkpoint(
-    checkpoints_uri: str, step: int, networks: nn.Module, optimizer: torch.optim.Optimizer, identity: str, keep: int
-) -> Checkpoint:
+def state_of(networks: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """What a checkpoint holds: live tensors, which the next step changes."""
+    return {"networks": networks.state_dict(), "optimizer": optimizer.state_dict()}
+
+
+def write_checkpoint(checkpoints_uri: str, step: int, state: dict[str, Any], identity: str, keep: int) -> Checkpoint:
     """Write a checkpoint, then delete all but the newest `keep`.
 
     The manifest is written last: a checkpoint without one was never finished, and is not seen.
@@ -46,29 +49,46 @@ def save_checkpoint(
     Args:
         checkpoints_uri: folder of the job's checkpoints.
         step: optimizer steps taken.
-        networks: parameters and buffers are saved.
-        optimizer: state is saved.
+        state: of `state_of`, or a copy of it.
         identity: digest of what must not change between saving and resuming; see `restore_checkpoint`.
         keep: checkpoints that stay, this one included.
+
+    Raises:
+        StorageError: the storage refused; no checkpoint is to be seen, and none was deleted.
     """
-    stream = io.BytesIO()
-    torch.save({"networks": networks.state_dict(), "optimizer": optimizer.state_dict()}, stream)
-    data = stream.getbuffer()
     uri = storage.join(checkpoints_uri, f"step_{step:08d}")
-    checkpoint = Checkpoint(uri, step, hashlib.sha256(data).hexdigest())
     with storage.open_output(storage.join(uri, "state.pt")) as output:
-        output.write(data)
+        counted = _Counted(output)
+        torch.save(state, cast("IO[bytes]", counted))  # asks for no more than write and flush
+    checkpoint = Checkpoint(uri, step, counted.digest.hexdigest())
     manifest = {
         "format_version": FORMAT_VERSION,
         "step": step,
         "identity": identity,
-        "size_bytes": len(data),
+        "size_bytes": counted.size,
         "sha256": checkpoint.sha256,
     }
     storage.write_json(storage.join(uri, "manifest.json"), manifest)
     for old in list_checkpoints(checkpoints_uri)[:-keep]:
         storage.delete_tree(old.uri)
     return checkpoint
+
+
+class _Counted:
+    """A stream that knows the length and digest of what went through it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        self.digest.update(data)
+        self.size += memoryview(data).nbytes
+        return self._stream.write(data)
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def list_checkpoints(checkpoints_uri: str) -> list[Checkpoint]:
@@ -97,9 +117,13 @@ def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def restore_checkpoint(
-    checkpoints_uri: str, networks: nn.Module, optimizer: torch.optim.Optimizer, identity: str
+    checkpoints_uri: str,
+    networks: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    identity: str,
+    only_step: int | None = None,
 ) -> int:
-    """Load the newest sound checkpoint; returns its step, or 0 where there is none.
+    """Load the newest sound checkpoint, or only that of one step; returns its step, or 0 where there is none.
 
     A damaged file is passed over with a warning for the one before it: repeating some steps gives the same weights.
 
@@ -109,6 +133,8 @@ def restore_checkpoint(
             come to the same one.
     """
     for checkpoint in reversed(list_checkpoints(checkpoints_uri)):
+        if only_step is not None and checkpoint.step != only_step:
+            continue
         saved_identity = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))["identity"]
         if saved_identity != identity:
             raise CheckpointError(

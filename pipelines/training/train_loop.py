@@ -24,7 +24,8 @@ from pipelines.errors import CheckpointError, JobCancelled
 from pipelines.rows.loader import ValidationRows
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.training.batches import Batches
-from pipelines.training.checkpoint import restore_checkpoint, save_checkpoint
+from pipelines.training.checkpoint import restore_checkpoint
+from pipelines.training.checkpoint_writer import CheckpointWriter
 from pipelines.training.evaluate import evaluate
 from pipelines.training.rate import matrix_product_flops_per_second
 from pipelines.training.task import TrainingTask, build_networks
@@ -53,8 +54,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     start_from(networks, task.initial_weights)  # a checkpoint of this job, restored below, outranks it
     # Of all parameters, whichever the first stage trains: so it is saved alike in every stage.
     optimizer = make_optimizer(networks, spec.optimizer, worker)
-    step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity)
-    _check_same_start(worker, step)
+    step = _restore(task, worker, networks, optimizer)
     parameters = list(networks.parameters())
 
     batches = Batches(task, worker)
@@ -67,66 +67,77 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     networks.train()
     first_step = step
     model: nn.Module = networks
-    while step < training.num_train_steps:
-        if step == first_step or step in spec.objective.stage_starts(training.num_train_steps):
-            with window.paused():
-                model = _enter_stage(networks, spec, worker, step, batches)
-        batch, draws = batches.at(step)
-        # The losses are means over the whole global batch, so every worker divides by the global counts. The wish to
-        # stop travels along, so that all workers see it at the same step.
-        wish = torch.tensor(float(telemetry.wants_to_stop(worker)), device=worker.device)
-        num_masked, num_real, votes = worker.sum(torch.stack([batch.num_masked, batch.num_real, wish]))
-        for micro, is_last in _micro_batches(batch, training.gradient_accumulation_steps):
-            with _no_sync(model, not is_last), _autocast(worker, training.precision):
-                sums: ObjectiveSums = model(micro, draws.for_rows(micro.rows))
-            loss = sums.total(num_masked, num_real)
-            loss.backward()
-            window.add(sums)
-        worker.sum_gradients(parameters)
-        grad_norm = clip_by_global_norm(parameters, spec.optimizer.max_grad_norm)
-        rate = learning_rate(step, spec.optimizer, training.num_train_steps)
-        set_learning_rate(optimizer, rate)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        window.watch(step, loss, grad_norm)
-        step += 1
-
-        is_end = step == training.num_train_steps
-        is_log_step = step % training.log_interval_steps == 0 or is_end
-        # On a GPU the votes are read at log steps alone, like all that would make the host wait for the device.
-        should_stop = (is_log_step or worker.device.type == "cpu") and bool(votes > 0)
-        if is_log_step:
-            telemetry.log_training(step, window.read(step) | {"learning_rate": rate})
-        elif telemetry.is_due():
-            telemetry.report_step(step)
-        if step % spec.evaluation.interval_steps == 0 and not is_end:  # the end is evaluated by a stage of its own
-            window.raise_if_not_finite()
-            with window.paused():
-                telemetry.log_evaluation(step, evaluate(networks, held_out, task, worker).figures)
-                networks.train()
-        if step % training.checkpoint_interval_steps == 0 or is_end or should_stop:
-            window.raise_if_not_finite()
-            if worker.is_first:
+    with CheckpointWriter(task.checkpoints_uri, task.identity, training.num_checkpoints_to_keep) as checkpoints:
+        while step < training.num_train_steps:
+            if step == first_step or step in spec.objective.stage_starts(training.num_train_steps):
                 with window.paused():
-                    checkpoint = save_checkpoint(
-                        task.checkpoints_uri,
-                        step,
-                        networks,
-                        optimizer,
-                        task.identity,
-                        training.num_checkpoints_to_keep,
-                    )
-                log.info("checkpoint_saved", extra={"step": step, "uri": checkpoint.uri})
-        if should_stop and not is_end:
-            raise JobCancelled
+                    model = _enter_stage(networks, spec, worker, step, batches)
+            batch, draws = batches.at(step)
+            # The losses are means over the whole global batch, so every worker divides by the global counts. The wish
+            # to stop travels along, so that all workers see it at the same step.
+            wish = torch.tensor(float(telemetry.wants_to_stop(worker)), device=worker.device)
+            num_masked, num_real, votes = worker.sum(torch.stack([batch.num_masked, batch.num_real, wish]))
+            for micro, is_last in _micro_batches(batch, training.gradient_accumulation_steps):
+                with _no_sync(model, not is_last), _autocast(worker, training.precision):
+                    sums: ObjectiveSums = model(micro, draws.for_rows(micro.rows))
+                loss = sums.total(num_masked, num_real)
+                loss.backward()
+                window.add(sums)
+            worker.sum_gradients(parameters)
+            grad_norm = clip_by_global_norm(parameters, spec.optimizer.max_grad_norm)
+            rate = learning_rate(step, spec.optimizer, training.num_train_steps)
+            set_learning_rate(optimizer, rate)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            window.watch(step, loss, grad_norm)
+            step += 1
+
+            is_end = step == training.num_train_steps
+            is_log_step = step % training.log_interval_steps == 0 or is_end
+            # On a GPU the votes are read at log steps alone, like all that would make the host wait for the device.
+            should_stop = (is_log_step or worker.device.type == "cpu") and bool(votes > 0)
+            if is_log_step:
+                telemetry.log_training(step, window.read(step) | {"learning_rate": rate})
+            elif telemetry.is_due():
+                telemetry.report_step(step)
+            if step % spec.evaluation.interval_steps == 0 and not is_end:  # the end is evaluated by a stage of its own
+                window.raise_if_not_finite()
+                with window.paused():
+                    telemetry.log_evaluation(step, evaluate(networks, held_out, task, worker).figures)
+                    networks.train()
+            if step % training.checkpoint_interval_steps == 0 or is_end or should_stop:
+                window.raise_if_not_finite()
+                if worker.is_first:
+                    with window.paused():
+                        checkpoints.save(step, networks, optimizer)
+            if should_stop:
+                break
+    if step < training.num_train_steps:
+        raise JobCancelled
     return step
 
 
-def _check_same_start(worker: Worker, step: int) -> None:
-    """Refuse to train on if the workers found different checkpoints: their weights would drift apart unseen."""
-    steps = worker.gather(torch.tensor([step], device=worker.device)).tolist()
+def _restore(
+    task: TrainingTask, worker: Worker, networks: ElectraForPretraining, optimizer: torch.optim.Optimizer
+) -> int:
+    """Load the newest checkpoint; returns its step, the same on every worker.
+
+    Where the workers found different ones, because a write became complete while they looked, all take rank 0's.
+
+    Raises:
+        CheckpointError: some worker cannot read that one: trained on, their weights would drift apart unseen.
+    """
+
+    def load(only_step: int | None = None) -> tuple[int, list[int]]:
+        step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity, only_step)
+        return step, worker.gather(torch.tensor([step], device=worker.device)).tolist()
+
+    step, steps = load()
+    if len(set(steps)) > 1:
+        step, steps = load(steps[0])
     if len(set(steps)) > 1:
         raise CheckpointError(f"all workers must start from one checkpoint, got steps {steps} by rank")
+    return step
 
 
 def _peak_rate(worker: Worker, precision: str) -> float:

@@ -79,6 +79,34 @@ def test_a_step_is_the_same(both_ways, padded, dropout, length, heads):
     assert_the_same(both_ways(step))
 
 
+@pytest.mark.parametrize("length", [24, 16])
+def test_a_row_of_nothing_but_padding_is_the_same(both_ways, length, monkeypatch):
+    """Its queries see every key alike, and whatever asks for its outputs gets their gradient.
+
+    Against attention written out: torch's fused kernel keeps the logarithm of the normaliser, and loses it in rounding.
+    """
+    monkeypatch.setattr("electra_core.encoder.attention", kernels.attention_reference)
+    is_real = torch.ones(3, length, dtype=torch.bool)
+    is_real[1] = False
+    is_real[2, 5:] = False
+    x = torch.randn(3, length, 32, generator=torch.Generator().manual_seed(0))
+
+    def encoded():
+        net = networks(embedding_size=32)
+        shake(net)
+        inputs = x.clone().requires_grad_()
+        outputs = net.discriminator(inputs, is_real, None)
+        (outputs * torch.linspace(-1, 1, outputs.numel()).view_as(outputs)).sum().backward()
+        gradients = {name: parameter.grad for name, parameter in net.discriminator.named_parameters()}
+        return {"outputs": outputs.detach()}, gradients | {"inputs": inputs.grad}
+
+    (plain, plain_gradients), (native, native_gradients) = both_ways(encoded)
+    torch.testing.assert_close(native["outputs"], plain["outputs"], rtol=0, atol=1e-5)
+    for name, gradient in plain_gradients.items():
+        scale = gradient.abs().max()
+        torch.testing.assert_close(native_gradients[name] / scale, gradient / scale, rtol=0, atol=2e-5, msg=name)
+
+
 @pytest.mark.parametrize(("name", "stage"), STAGES)
 def test_a_step_of_every_objective_is_the_same(both_ways, name, stage):
     """Padded, so that Electric's towers have a bias for each pair of positions."""
@@ -93,19 +121,24 @@ def test_a_step_of_every_objective_is_the_same(both_ways, name, stage):
     assert_the_same(both_ways(step))
 
 
-def test_a_step_in_bf16_is_as_near_to_float32_as_torchs_is(both_ways):
-    """In the lower quartile of draws: where rounding changes a sample, the discriminator sees another text."""
+@pytest.mark.parametrize("objective", [{"name": "mlm"}, {"generator": "uniform"}, {"generator": "unigram"}])
+def test_a_step_in_bf16_is_as_near_to_float32_as_torchs_is(both_ways, objective):
+    """Of objectives that draw no sample from rounded logits: another sample would be another text to read."""
 
     def distance(gradients, exact):
-        return sum(((gradients[name] - exact[name]).norm() / exact[name].norm()).item() for name in exact)
+        known = [name for name, gradient in exact.items() if gradient is not None]
+        return sum(((gradients[name] - exact[name]).norm() / exact[name].norm()).item() for name in known) / len(known)
 
     def distances():
-        pairs = [(sums_and_gradients(torch.bfloat16, seed=seed)[1], exact[seed]) for seed in range(15)]
-        return statistics.quantiles((distance(*pair) for pair in pairs), n=4)[0]
+        return [
+            distance(sums_and_gradients(torch.bfloat16, seed=seed, objective=config)[1], exact[seed])
+            for seed in range(5)
+        ]
 
-    exact = [sums_and_gradients(seed=seed)[1] for seed in range(15)]
+    config = ObjectiveConfig(**objective)
+    exact = [sums_and_gradients(seed=seed, objective=config)[1] for seed in range(5)]
     plain, native = both_ways(distances)
-    assert native < 1.1 * plain
+    assert statistics.mean(native) < 1.1 * statistics.mean(plain)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

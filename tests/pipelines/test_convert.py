@@ -19,7 +19,7 @@ from electra_core.conversion.to_transformers import exported_state_dicts
 from electra_core.optimizer import make_optimizer
 from pipelines.convert import main
 from pipelines.job import JobDirectory
-from pipelines.training.checkpoint import save_checkpoint
+from pipelines.training.checkpoint import state_of, write_checkpoint
 from pipelines.training.task import build_networks
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tensorflow"
@@ -80,9 +80,8 @@ def test_a_checkpoint_of_ours_becomes_what_the_job_would_export(
     task = make_task(tmp_path, f"objective={{{objective}}}")
     JobDirectory(str(tmp_path / "job")).write_spec(task.spec)
     networks = build_networks(task.spec, task.corpus)
-    save_checkpoint(
-        task.checkpoints_uri, 3, networks, make_optimizer(networks, task.spec.optimizer), task.identity, keep=1
-    )
+    saved = state_of(networks, make_optimizer(networks, task.spec.optimizer))
+    write_checkpoint(task.checkpoints_uri, 3, saved, task.identity, keep=1)
     vocabulary = write_vocabulary(tmp_path / "vocab.txt", task.corpus.vocab_size)
     assert main([str(tmp_path / "job"), str(tmp_path / "out"), "--vocab", str(vocabulary)]) == 0
     exported = exported_state_dicts(networks)

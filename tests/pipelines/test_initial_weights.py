@@ -23,7 +23,7 @@ from electra_core.optimizer import make_optimizer
 from pipelines.errors import CheckpointError, StorageError
 from pipelines.job import JobDirectory
 from pipelines.training.batches import Batches
-from pipelines.training.checkpoint import list_checkpoints, read_state, save_checkpoint
+from pipelines.training.checkpoint import list_checkpoints, read_state, state_of, write_checkpoint
 from pipelines.training.task import TrainingTask, build_networks
 from pipelines.training.telemetry import SilentTelemetry
 from pipelines.training.train_loop import train
@@ -200,7 +200,8 @@ def test_an_objective_goes_on_from_another(tmp_path: Path, theirs: str, ours: st
     first = make_task(tmp_path, f"objective.name={theirs}", "training.seed=7", name="first")
     JobDirectory(str(tmp_path / "first")).write_spec(first.spec)
     networks = seeded(first)
-    save_checkpoint(first.checkpoints_uri, 1, networks, make_optimizer(networks, first.spec.optimizer), "id", keep=1)
+    saved = state_of(networks, make_optimizer(networks, first.spec.optimizer))
+    write_checkpoint(first.checkpoints_uri, 1, saved, "id", keep=1)
     task = task_from(tmp_path, {"type": "checkpoint", "uri": str(tmp_path / "first")}, f"objective.name={ours}")
     state, start, weights = networks_of(task).state_dict(), seeded(task).state_dict(), networks.state_dict()
     for name in state:
@@ -211,7 +212,8 @@ def test_a_network_the_checkpoint_lacks_is_refused(tmp_path: Path):
     first = make_task(tmp_path, "objective.name=mlm", name="first")
     JobDirectory(str(tmp_path / "first")).write_spec(first.spec)
     networks = seeded(first)
-    save_checkpoint(first.checkpoints_uri, 1, networks, make_optimizer(networks, first.spec.optimizer), "id", keep=1)
+    saved = state_of(networks, make_optimizer(networks, first.spec.optimizer))
+    write_checkpoint(first.checkpoints_uri, 1, saved, "id", keep=1)
     section = {"type": "checkpoint", "uri": str(tmp_path / "first"), "load": "generator"}
     with pytest.raises(CheckpointError, match="must hold a generator, got discriminator"):
         task_from(tmp_path, section)
