@@ -53,7 +53,10 @@ def test_a_job_killed_while_it_is_cancelled_leaves_no_run_open(stack: LocalStack
     assert mlflow.MlflowClient(stack.mlflow_url).get_run(progress.mlflow_run_id).info.status == "KILLED"
 
 
-def test_a_killed_service_finds_its_job_again(stack: LocalStack, client: ElectraClient, main_job: MainJob):
+def test_a_killed_service_finds_its_job_again_and_a_second_job_prepares_nothing(
+    stack: LocalStack, client: ElectraClient, main_job: MainJob
+):
+    """One job for both, for a job takes a minute: training itself is not disturbed here."""
     job_id = client.submit(SPEC).job_id
     wait_for_step(client, job_id, 100)
     stack.kill_service()
@@ -61,6 +64,8 @@ def test_a_killed_service_finds_its_job_again(stack: LocalStack, client: Electra
     stack.start_service()
     job = finished(client, job_id)
     assert job.detail.attempt == 1
+    assert main_job.detail.result.corpus["was_found"] == 0
+    assert job.detail.result.corpus["was_found"] == 1
     assert_same_weights(job, main_job)
 
 
