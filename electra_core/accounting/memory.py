@@ -43,7 +43,8 @@ def training_memory_bytes(
     position whose logits are made three rows as wide as the vocabulary (log-probabilities, sampling weights, gradient),
     two for a head that is not sampled from. Dropout adds a byte for each element it sees and a second copy of the
     probabilities. `two_stage` is reckoned as if both its networks were trained at once. An estimate: allocators round
-    up, and autocast to bf16 keeps less.
+    up, and autocast to bf16 keeps less. While a checkpoint is written, one worker holds a copy of weights and moments
+    in host memory besides.
     """
     parts = network_parts(objective)
     parameter_bytes = _FLOAT_BYTES * parameter_counts(model, vocab_size, objective).total

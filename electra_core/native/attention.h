@@ -24,8 +24,8 @@ struct AttentionShape {
 
 constexpr int64_t kBlock = 48;  // queries at a time
 
-// A query that may see no key sees all of them alike: beside so negative a bias its scores are lost in rounding, and so
-// would be the logarithm of its normaliser, which is why it is marked instead.
+// A query that may see no key sees all of them alike: beside a bias of -1e9 scores within ±32 are lost in rounding, and
+// so would be the logarithm of the normaliser, which is why such a query is marked instead.
 constexpr float kBlindScore = -5e8f, kBlind = 1e30f;
 
 // Aligned floats that one thread works in.

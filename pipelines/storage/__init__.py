@@ -160,13 +160,12 @@ def open_output(uri: str) -> Iterator[IO[bytes]]:
     if _scheme(uri) in HTTP_SCHEMES:
         raise StorageError(uri, "http addresses are read-only")
     # An upload that was begun cannot be called off through pyarrow, so it begins when the content is complete.
-    with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as spool:
+    with telling(uri), tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as spool:
         yield spool
         spool.seek(0)
-        with telling(uri):
-            filesystem, key = object_store(uri)
-            with filesystem.open_output_stream(key) as remote:
-                shutil.copyfileobj(spool, remote, _COPY_BYTES)
+        filesystem, key = object_store(uri)
+        with filesystem.open_output_stream(key) as remote:
+            shutil.copyfileobj(spool, remote, _COPY_BYTES)
 
 
 @contextmanager

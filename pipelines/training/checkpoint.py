@@ -54,12 +54,18 @@ def write_checkpoint(checkpoints_uri: str, step: int, state: dict[str, Any], ide
         keep: checkpoints that stay, this one included.
 
     Raises:
-        StorageError: the storage refused; no checkpoint is to be seen, and none was deleted.
+        StorageError: the storage refused. Checkpoints before this one are as they were, unless it was their deletion
+            that failed.
     """
     uri = storage.join(checkpoints_uri, f"step_{step:08d}")
     with storage.open_output(storage.join(uri, "state.pt")) as output:
         counted = _Counted(output)
-        torch.save(state, cast("IO[bytes]", counted))  # asks for no more than write and flush
+        try:
+            torch.save(state, cast("IO[bytes]", counted))  # asks for no more than write and flush
+        except RuntimeError:  # torch's own, about where it stands in the file
+            if counted.failure is not None:
+                raise counted.failure from None
+            raise
     checkpoint = Checkpoint(uri, step, counted.digest.hexdigest())
     manifest = {
         "format_version": FORMAT_VERSION,
@@ -81,11 +87,18 @@ class _Counted:
         self._stream = stream
         self.digest = hashlib.sha256()
         self.size = 0
+        self.failure: OSError | None = None
+        """The first one: torch goes on to close its archive, and complains about that instead."""
 
-    def write(self, data: bytes | memoryview) -> int:
+    def write(self, data: bytes) -> int:
+        try:
+            written = self._stream.write(data)
+        except OSError as error:
+            self.failure = self.failure or error
+            raise
         self.digest.update(data)
-        self.size += memoryview(data).nbytes
-        return self._stream.write(data)
+        self.size += len(data)
+        return written
 
     def flush(self) -> None:
         self._stream.flush()

@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 
 DIRECTORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps memory that has a name
 COLLECTIVE_TIMEOUT_SECONDS = 1800
-"""Longest wait of one worker for the others, in memory or over the network: rank 0 may be saving a large checkpoint."""
+"""Longest wait of one worker for the others, in memory or over the network: rank 0 may be waiting until a large
+checkpoint is written."""
 
 
 class WorkerLostError(RuntimeError):

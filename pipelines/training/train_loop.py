@@ -46,7 +46,8 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     Raises:
         NonFiniteLossError: a loss was NaN or infinite; nothing after the last good checkpoint was saved.
         JobCancelled: the job was asked to stop; a checkpoint was saved first.
-        CheckpointError: the checkpoints belong to another spec.
+        CheckpointError: the checkpoints belong to another spec, or no one of them can be read by all workers.
+        StorageError: a checkpoint could not be read or written.
     """
     spec, training = task.spec, task.spec.training
 
@@ -54,7 +55,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     start_from(networks, task.initial_weights)  # a checkpoint of this job, restored below, outranks it
     # Of all parameters, whichever the first stage trains: so it is saved alike in every stage.
     optimizer = make_optimizer(networks, spec.optimizer, worker)
-    step = _restore(task, worker, networks, optimizer)
+    step = restore(task, worker, networks, optimizer)
     parameters = list(networks.parameters())
 
     batches = Batches(task, worker)
@@ -98,6 +99,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
             should_stop = (is_log_step or worker.device.type == "cpu") and bool(votes > 0)
             if is_log_step:
                 telemetry.log_training(step, window.read(step) | {"learning_rate": rate})
+                checkpoints.raise_if_failed()
             elif telemetry.is_due():
                 telemetry.report_step(step)
             if step % spec.evaluation.interval_steps == 0 and not is_end:  # the end is evaluated by a stage of its own
@@ -117,27 +119,29 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     return step
 
 
-def _restore(
+def restore(
     task: TrainingTask, worker: Worker, networks: ElectraForPretraining, optimizer: torch.optim.Optimizer
 ) -> int:
     """Load the newest checkpoint; returns its step, the same on every worker.
 
-    Where the workers found different ones, because a write became complete while they looked, all take rank 0's.
+    Where the workers found different ones (a write became complete while they looked, a copy is damaged), the newest
+    that all can read is taken.
 
     Raises:
-        CheckpointError: some worker cannot read that one: trained on, their weights would drift apart unseen.
+        CheckpointError: there is none that all can read: trained on, their weights would drift apart unseen.
     """
 
-    def load(only_step: int | None = None) -> tuple[int, list[int]]:
+    def load(only_step: int | None = None) -> list[int]:
         step = restore_checkpoint(task.checkpoints_uri, networks, optimizer, task.identity, only_step)
-        return step, worker.gather(torch.tensor([step], device=worker.device)).tolist()
+        return worker.gather(torch.tensor([step], device=worker.device)).tolist()
 
-    step, steps = load()
-    if len(set(steps)) > 1:
-        step, steps = load(steps[0])
-    if len(set(steps)) > 1:
-        raise CheckpointError(f"all workers must start from one checkpoint, got steps {steps} by rank")
-    return step
+    found = load()
+    if len(set(found)) == 1:
+        return found[0]
+    for wanted in sorted(set(found) - {0}, reverse=True):  # 0 is no checkpoint: whoever has loaded one cannot go back
+        if set(load(wanted)) == {wanted}:
+            return wanted
+    raise CheckpointError(f"all workers must start from one checkpoint, got steps {found} by rank")
 
 
 def _peak_rate(worker: Worker, precision: str) -> float:

@@ -13,7 +13,8 @@ from test_main_job import assert_same_weights
 from service.client import ApiError, ElectraClient
 from service.local import LocalStack
 
-pytestmark = pytest.mark.slow
+# The first job prepares the corpus, whichever test is asked for.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("main_job")]
 
 
 def test_a_killed_worker_is_replaced_and_the_weights_are_the_same(

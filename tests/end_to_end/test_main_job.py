@@ -22,7 +22,8 @@ from pipelines.training.task import build_networks
 from service.client import ElectraClient
 from service.local import LocalStack
 
-pytestmark = pytest.mark.slow
+# The first job prepares the corpus, whichever test is asked for.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("main_job")]
 ROOT = Path(__file__).parents[2]
 
 

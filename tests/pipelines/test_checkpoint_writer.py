@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
+import resource
+import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,7 @@ from torch import nn
 
 from pipelines.errors import JobCancelled
 from pipelines.storage import StorageError
-from pipelines.training.checkpoint import list_checkpoints, read_state, restore_checkpoint, write_checkpoint
+from pipelines.training.checkpoint import list_checkpoints, read_state, restore_checkpoint, state_of, write_checkpoint
 from pipelines.training.checkpoint_writer import CheckpointWriter
 
 
@@ -81,23 +85,76 @@ def test_saves_wait_for_one_another_and_the_oldest_go(tmp_path: Path):
     assert [checkpoint.step for checkpoint in list_checkpoints(str(tmp_path))] == [4, 5]
 
 
-def test_a_write_that_failed_is_told_by_the_next_save_and_by_the_end(tmp_path: Path):
-    (tmp_path / "taken").write_text("a file, where a folder is needed")
+@pytest.fixture
+def blocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place that refuses writes: a file, where a folder is needed. Retries do not wait."""
+    monkeypatch.setattr("pipelines.training.checkpoint_writer.RETRY_SECONDS", (0.0, 0.0))
+    folder = tmp_path / "taken"
+    folder.write_text("a file")
+    return folder
+
+
+def test_a_write_that_failed_is_told_when_asked_and_by_the_end(blocked: Path):
     networks, optimizer = trained(steps=1)
-    with pytest.raises(StorageError, match="taken"), CheckpointWriter(str(tmp_path / "taken"), "id", 1) as checkpoints:
+    with pytest.raises(StorageError, match="taken"), CheckpointWriter(str(blocked), "id", 1) as checkpoints:
         checkpoints.save(1, networks, optimizer)
-    with CheckpointWriter(str(tmp_path / "taken"), "id", 1) as checkpoints:
+    with CheckpointWriter(str(blocked), "id", 1) as checkpoints:
+        checkpoints.raise_if_failed()
         checkpoints.save(1, networks, optimizer)
         with pytest.raises(StorageError, match="taken"):
+            until_told(checkpoints)
+        checkpoints.raise_if_failed()
+
+
+def until_told(checkpoints: CheckpointWriter) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        checkpoints.raise_if_failed()
+        time.sleep(0.01)
+
+
+def test_a_newer_checkpoint_stands_in_for_one_that_failed(blocked: Path, caplog: pytest.LogCaptureFixture):
+    networks, optimizer = trained(steps=1)
+
+    def saves_twice() -> None:
+        with CheckpointWriter(str(blocked), "id", 1) as checkpoints:
+            checkpoints.save(1, networks, optimizer)
             checkpoints.save(2, networks, optimizer)
 
+    with pytest.raises(StorageError):
+        saves_twice()
+    assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == ["checkpoint_failed"]
+    with CheckpointWriter(str(blocked), "id", 1) as checkpoints:
+        checkpoints.save(1, networks, optimizer)
+        with pytest.raises(StorageError):
+            until_told(checkpoints)
+        blocked.unlink()
+        checkpoints.save(2, networks, optimizer)
+    assert [checkpoint.step for checkpoint in list_checkpoints(str(blocked))] == [2]
 
-def test_a_failed_write_does_not_hide_why_the_block_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    (tmp_path / "taken").write_text("a file, where a folder is needed")
+
+def test_a_storage_that_recovers_is_written_to(tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture):
+    monkeypatch.setattr("pipelines.training.checkpoint_writer.RETRY_SECONDS", (0.0, 0.0))
+    refusals = iter([True, True, False])
+
+    def sometimes(*args):
+        if next(refusals):
+            raise StorageError(args[0], "is away")
+        return write_checkpoint(*args)
+
+    monkeypatch.setattr("pipelines.training.checkpoint_writer.write_checkpoint", sometimes)
+    networks, optimizer = trained(steps=1)
+    with CheckpointWriter(str(tmp_path), "id", keep=1) as checkpoints:
+        checkpoints.save(1, networks, optimizer)
+    assert [checkpoint.step for checkpoint in list_checkpoints(str(tmp_path))] == [1]
+    assert [record.message for record in caplog.records] == 2 * ["checkpoint_write_is_tried_again"]
+
+
+def test_a_failed_write_does_not_hide_why_the_block_ended(blocked: Path, caplog: pytest.LogCaptureFixture):
     networks, optimizer = trained(steps=1)
 
     def saves_and_ends() -> None:
-        with CheckpointWriter(str(tmp_path / "taken"), "id", 1) as checkpoints:
+        with CheckpointWriter(str(blocked), "id", 1) as checkpoints:
             checkpoints.save(1, networks, optimizer)
             raise JobCancelled
 
@@ -106,17 +163,39 @@ def test_a_failed_write_does_not_hide_why_the_block_ended(tmp_path: Path, caplog
     assert [record.message for record in caplog.records] == ["checkpoint_failed"]
 
 
-def test_a_file_cut_short_in_writing_is_no_checkpoint(tmp_path: Path, monkeypatch):
-    """The storage fails half-way: the checkpoint before it stays, and is the one that is found."""
+@pytest.mark.parametrize("room", [0, 300_000])
+def test_a_disk_that_fills_up_is_named_and_the_checkpoint_before_stays(tmp_path: Path, monkeypatch, room: int):
+    """Half-way torch goes on to close its archive, and would complain about that."""
     networks, optimizer = trained(steps=1)
-    with CheckpointWriter(str(tmp_path), "id", keep=1) as checkpoints:
-        checkpoints.save(1, networks, optimizer)
-
-    def full(self, data):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pipelines.training.checkpoint._Counted.write", full)
-    with pytest.raises((StorageError, OSError)), CheckpointWriter(str(tmp_path), "id", keep=1) as checkpoints:
-        checkpoints.save(2, networks, optimizer)
+    write_checkpoint(str(tmp_path), 1, state_of(networks, optimizer), "id", keep=1)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the kernel then answers with an error
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limit[1]))
+    try:
+        with pytest.raises(StorageError, match="File too large"):
+            write_checkpoint(str(tmp_path), 2, state_of(networks, optimizer), "id", keep=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
     assert [checkpoint.step for checkpoint in list_checkpoints(str(tmp_path))] == [1]
     assert restore_checkpoint(str(tmp_path), networks, optimizer, "id") == 1
+
+
+def test_the_log_of_a_write_names_the_job(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    names = contextvars.ContextVar("names", default="nobody")
+    names.set("the job")
+    seen = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append((record.getMessage(), names.get()))
+
+    networks, optimizer = trained(steps=1)
+    listener, logger = Listener(), logging.getLogger("pipelines.training.checkpoint_writer")
+    logger.addHandler(listener)
+    try:
+        with caplog.at_level(logging.INFO), CheckpointWriter(str(tmp_path), "id", keep=1) as checkpoints:
+            checkpoints.save(1, networks, optimizer)
+    finally:
+        logger.removeHandler(listener)
+    assert seen == [("checkpoint_saved", "the job")]
