@@ -24,7 +24,7 @@ FIGURES = {
     "job_vs_step": "tokens/s of a whole job (Ray Train, loader, MLflow, a checkpoint) as a share of the bare step's",
     "job_vs_step_on_one_cpu": "the same on one CPU each, with another for Ray's own processes",
     "two_workers_vs_one": "tokens/s of two workers of one CPU each over those of one",
-    "trainer_memory_growth": "memory of the trainer's own on a corpus 16 × as large, over that on the small one",
+    "trainer_memory_growth": "peak memory of the trainer's own on a corpus 16 × as large, over that on the small one",
     "trainer_resident_growth": "the same with the mapped pages of the corpus, which the kernel takes back at will",
     "pipeline_vs_loop": "reading, cleaning, deduplicating, tokenising and writing: times as fast as a plain loop",
     "cost_growth_16x": "seconds per MB of a corpus 16 × as large, over those of the small one",

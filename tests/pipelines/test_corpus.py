@@ -343,21 +343,25 @@ def test_a_file_that_goes_away_is_told(write_jsonl: Callable[..., Path], documen
 
 def test_concurrent_preparers_do_the_work_once(mixed: CorpusSpec, tmp_path: Path) -> None:
     corpora: dict[str, PreparedCorpus] = {}
-    said: dict[str, list[str]] = {"one": [], "two": []}
+    somebody_waits = threading.Event()
+
+    def hear(what: str, _: float | None) -> None:
+        """Whoever may work goes on when the other has come and waits."""
+        if "waiting for" in what:
+            somebody_waits.set()
+        elif what != "listing the sources":  # which needs no leave
+            assert somebody_waits.wait(120), "the second preparer never waited for the first"
 
     def work(owner: str) -> None:
-        corpora[owner] = prepare_corpus(
-            mixed, TOKENIZER, str(tmp_path), lambda what, _: said[owner].append(what), owner
-        )
+        corpora[owner] = prepare_corpus(mixed, TOKENIZER, str(tmp_path), hear, owner)
 
-    threads = [threading.Thread(target=work, args=(owner,)) for owner in said]
+    threads = [threading.Thread(target=work, args=(owner,)) for owner in ("one", "two")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert corpora["one"] == corpora["two"]
     assert sum(corpus.was_found for corpus in corpora.values()) == 1
-    assert any("waiting for" in what for what in said["one"] + said["two"])
     assert storage.list_directory(str(tmp_path / "leases")) == []
 
 
