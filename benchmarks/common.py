@@ -25,7 +25,8 @@ FIGURES = {
     "job_vs_step_on_one_cpu": "the same on one CPU each, with another for Ray's own processes",
     "two_workers_vs_one": "tokens/s of two workers of one CPU each over those of one",
     "trainer_memory_growth": "peak memory of the trainer's own on a corpus 16 × as large, over that on the small one",
-    "trainer_resident_growth": "the same with the mapped pages of the corpus, which the kernel takes back at will",
+    "trainer_resident_growth": "peak resident memory of the trainer on a corpus 16 × as large, over that on the small "
+    "one: mapped pages of it count",
     "pipeline_vs_loop": "reading, cleaning, deduplicating, tokenising and writing: times as fast as a plain loop",
     "cost_growth_16x": "seconds per MB of a corpus 16 × as large, over those of the small one",
     "pipeline_memory_growth_16x": "peak memory of preparation for a corpus 16 × as large, over that of the small one",
