@@ -48,7 +48,7 @@ def take_step(networks: Tied, optimizer: torch.optim.Optimizer) -> None:
 def test_the_state_of_its_step_is_written_while_training_goes_on(tmp_path: Path, monkeypatch):
     may_write = threading.Event()
 
-    def late(*args):
+    def late(*args):  # a slow storage, whose moment the test must choose
         assert may_write.wait(60), "the test went on without saying so"
         return write_checkpoint(*args)
 
@@ -133,21 +133,24 @@ def test_a_newer_checkpoint_stands_in_for_one_that_failed(blocked: Path, caplog:
     assert [checkpoint.step for checkpoint in list_checkpoints(str(blocked))] == [2]
 
 
-def test_a_storage_that_recovers_is_written_to(tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture):
-    monkeypatch.setattr("pipelines.training.checkpoint_writer.RETRY_SECONDS", (0.0, 0.0))
-    refusals = iter([True, True, False])
+def test_a_storage_that_recovers_is_written_to(blocked: Path, caplog: pytest.LogCaptureFixture):
+    """The storage takes files again once the log has told of the first refusal."""
 
-    def sometimes(*args):
-        if next(refusals):
-            raise StorageError(args[0], "is away")
-        return write_checkpoint(*args)
+    class Mends(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == "checkpoint_write_is_tried_again":
+                blocked.unlink()
 
-    monkeypatch.setattr("pipelines.training.checkpoint_writer.write_checkpoint", sometimes)
     networks, optimizer = trained(steps=1)
-    with CheckpointWriter(str(tmp_path), "id", keep=1) as checkpoints:
-        checkpoints.save(1, networks, optimizer)
-    assert [checkpoint.step for checkpoint in list_checkpoints(str(tmp_path))] == [1]
-    assert [record.message for record in caplog.records] == 2 * ["checkpoint_write_is_tried_again"]
+    mends, logger = Mends(), logging.getLogger("pipelines.training.checkpoint_writer")
+    logger.addHandler(mends)
+    try:
+        with CheckpointWriter(str(blocked), "id", keep=1) as checkpoints:
+            checkpoints.save(1, networks, optimizer)
+    finally:
+        logger.removeHandler(mends)
+    assert [checkpoint.step for checkpoint in list_checkpoints(str(blocked))] == [1]
+    assert [record.message for record in caplog.records] == ["checkpoint_write_is_tried_again"]
 
 
 def test_a_failed_write_does_not_hide_why_the_block_ended(blocked: Path, caplog: pytest.LogCaptureFixture):
