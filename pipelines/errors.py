@@ -3,6 +3,7 @@
 PipelineError
  ├── StorageError          a URI cannot be read or written
  ├── CorpusError           the text cannot be trained on
+ │    └── DataError        labelled files do not give a task
  ├── ResourceError         the cluster cannot give what the spec asks
  ├── CheckpointError       a checkpoint is absent, incomplete or of another spec
  ├── NonFiniteLossError    a loss became NaN or infinite at `step`
@@ -43,6 +44,10 @@ class CorpusError(PipelineError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.message, self.report)
+
+
+class DataError(CorpusError):
+    """Labelled files do not give a task: a column, a label, an answer or every row is wrong."""
 
 
 class ResourceError(PipelineError):

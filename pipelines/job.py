@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -25,8 +26,8 @@ from pipelines.specs.documents import (
     Progress,
     Stage,
 )
-from pipelines.specs.parsing import SpecError, dump_spec, problems_of
-from pipelines.specs.pretrain import PretrainSpec
+from pipelines.specs.jobs import SPECS, JobSpec
+from pipelines.specs.parsing import FieldProblem, SpecError, dump_spec, problems_of
 
 log = logging.getLogger(__name__)
 
@@ -54,20 +55,28 @@ class JobDirectory:
         """URI of something inside the directory."""
         return storage.join(self.uri, *parts)
 
-    def read_spec(self) -> PretrainSpec:
+    def read_spec(self) -> JobSpec:
         """The resolved spec.
 
         Raises:
             SpecError: the file breaks a rule.
             StorageError: there is none.
         """
+        data = storage.read_bytes(self.path(SPEC_FILE))
         try:
             # JSON as we wrote it: YAML would read some characters otherwise, and has a limit meant for people's files.
-            return PretrainSpec.model_validate_json(storage.read_bytes(self.path(SPEC_FILE)))
+            document = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise SpecError([FieldProblem((), f"spec.json must be JSON: {error}", None)]) from error
+        kind = document.get("kind") if isinstance(document, dict) else None
+        if not isinstance(kind, str) or kind not in SPECS:
+            raise SpecError([FieldProblem(("kind",), f"must be one of {', '.join(SPECS)}", repr(kind))])
+        try:
+            return SPECS[kind].model_validate_json(data)
         except ValidationError as error:
             raise SpecError(problems_of(error)) from error
 
-    def write_spec(self, spec: PretrainSpec) -> None:
+    def write_spec(self, spec: JobSpec) -> None:
         """Write the resolved spec."""
         storage.write_bytes(self.path(SPEC_FILE), dump_spec(spec).encode())
 

@@ -15,7 +15,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -36,10 +36,11 @@ from pipelines.errors import (
 )
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.logs import configure_logging
-from pipelines.pretrain import run_pretraining
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.specs.documents import Failure, JobResult, Stage
+from pipelines.specs.finetune import FinetuneSpec
+from pipelines.specs.jobs import ID_PREFIXES, JobSpec
 from pipelines.specs.parsing import SpecError, load_spec
 
 log = logging.getLogger("pipelines.main")  # also when run with -m, where __name__ is __main__
@@ -80,7 +81,7 @@ def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
         _connect_to_ray()
         signal.signal(signal.SIGTERM, _raise_stopped)  # after Ray, which sets a handler of its own
         with reporter:
-            return run_pretraining(directory, spec, attempt, tracking_uri, reporter)
+            return _stages_of(spec)(directory, spec, attempt, tracking_uri, reporter)
     except Stopped:
         # Nothing is said of the job: another attempt may go on with it. MLflow hears of the end from nobody else.
         _end(directory, tracking_uri, reporter, JobResult(state="CANCELLED", attempt=attempt))
@@ -93,6 +94,17 @@ def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
             logging.ERROR, "job_failed", extra={"failure": failure.model_dump()}, exc_info=failure.code == "internal"
         )
         return _end(directory, tracking_uri, reporter, JobResult(state="FAILED", attempt=attempt, failure=failure))
+
+
+def _stages_of(spec: JobSpec) -> Callable[..., JobResult]:
+    """What runs a kind of job; imported here, for each imports seconds of its own."""
+    if isinstance(spec, FinetuneSpec):
+        from pipelines.finetune import run_finetuning
+
+        return run_finetuning
+    from pipelines.pretrain import run_pretraining
+
+    return run_pretraining
 
 
 class Stopped(BaseException):
@@ -184,7 +196,7 @@ def _open_directory(options: argparse.Namespace) -> JobDirectory:
         return JobDirectory(storage.normalise(options.job_uri))
     spec = load_spec(Path(options.spec).read_bytes(), options.overrides)
     root = options.storage_uri or os.environ.get(STORAGE_VARIABLE) or str(Path(DEFAULT_STORAGE).expanduser())
-    job_id = options.job_id or f"pt-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
+    job_id = options.job_id or f"{ID_PREFIXES[spec.kind]}-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
     directory = JobDirectory(storage.join(storage.normalise(root), "jobs", job_id))
     directory.write_spec(spec)
     return directory

@@ -12,7 +12,6 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import ray
@@ -20,17 +19,20 @@ import ray
 from electra_core.parts import exported_networks
 from pipelines import storage
 from pipelines.corpus.prepare import prepare_corpus
-from pipelines.errors import RecordError, ResourceError
+from pipelines.errors import RecordError
 from pipelines.evaluation import Evaluated, describe_corpus, evaluate_and_export
 from pipelines.export import ARCHITECTURES
 from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.job_run import open_job_run, serving_requirements
 from pipelines.record import tracking
+from pipelines.record.card import card_text
 from pipelines.record.identity import RunIdentity
 from pipelines.record.report import plain_example, plot_learning_rate, plot_losses
+from pipelines.resources import check_resources
 from pipelines.specs.advice import spec_warnings
 from pipelines.specs.documents import JobResult, ModelVersion
 from pipelines.specs.plan import JobPlan, plan_job
-from pipelines.specs.pretrain import ComputeSpec, PretrainSpec
+from pipelines.specs.pretrain import PretrainSpec
 from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.training.fitting import WorkerTask, fit
 from pipelines.training.native_build import build_native_library
@@ -43,7 +45,6 @@ log = logging.getLogger(__name__)
 EVALUATION_TIMEOUT_SECONDS = 6 * 3600
 PIPELINE_TASKS = {"discriminator": "feature-extraction", "encoder": "fill-mask", "generator": "fill-mask"}
 """Transformers pipeline each network serves in MLflow; no pipeline exists for replaced-token detection itself."""
-_SERVING_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
 
 
 def run_pretraining(
@@ -56,22 +57,8 @@ def run_pretraining(
     """
     for warning in spec_warnings(spec):
         log.warning("spec_warning", extra={"reason": warning})
-    _check_resources(spec.compute)
-    run = tracking.open_run(
-        tracking_uri,
-        spec.record.experiment,
-        directory.job_id,
-        spec.name,
-        {
-            "electra.kind": spec.kind,
-            "electra.attempt": str(attempt),
-            "electra.job_uri": directory.uri,
-            "mlflow.source.name": "pipelines.main",
-            "mlflow.source.type": "JOB",
-        },
-        # A server decides for itself; without one, files must not land in a working directory that Ray deletes.
-        None if tracking_uri.startswith("http") else storage.join(directory.storage_uri, "mlflow"),
-    )
+    check_resources(spec.compute)
+    run = open_job_run(directory, spec, attempt, tracking_uri)
     reporter.update(now=True, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
 
     if not spec.compute.num_gpus:
@@ -111,27 +98,6 @@ def run_pretraining(
     )
 
 
-def _check_resources(compute: ComputeSpec) -> None:
-    """Refuse at once what the cluster can never give, where Ray would wait for ever."""
-    available = ray.cluster_resources()
-    for name, wanted in (("CPU", compute.num_cpus), ("GPU", float(compute.num_gpus))):
-        if wanted > available.get(name, 0.0):
-            raise ResourceError(
-                f"compute.num_workers × compute.{name.lower()}s_per_worker must be at most the cluster's "
-                f"{available.get(name, 0.0):g} {name}s, got {wanted:g}"
-            )
-    per_worker = {"CPU": compute.cpus_per_worker, "GPU": float(compute.gpus_per_worker)}
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    slots = sum(
-        min(int(node.get(name, 0.0) / wanted) for name, wanted in per_worker.items() if wanted) for node in nodes
-    )
-    if slots < compute.num_workers:
-        raise ResourceError(
-            f"compute.num_workers must fit on the cluster's nodes, which have room for {slots} workers of "
-            f"{compute.cpus_per_worker:g} CPUs and {compute.gpus_per_worker} GPUs, got {compute.num_workers}"
-        )
-
-
 def _record_start(run: RunIdentity, spec: PretrainSpec, corpus: PreparedCorpus, plan: JobPlan) -> None:
     """Parameters, spec, manifest and price: on record before the first step, so that a failed run has them too."""
     tracking.log_params(run, spec.model_dump(mode="json"))
@@ -167,12 +133,11 @@ def record(
         network: spec.generator_model_name if network == "generator" else spec.discriminator_model_name
         for network in networks
     }
-    requirements = [f"{package}=={version(package).partition('+')[0]}" for package in _SERVING_PACKAGES]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         _record_final_figures(run, spec.training.num_train_steps, evaluated)
         _draw_report(run, folder / "report", evaluated.figures)
-        local = {network: _download(uri, folder / network) for network, uri in evaluated.exports.items()}
+        local = {network: storage.download_tree(uri, folder / network) for network, uri in evaluated.exports.items()}
         shutil.copy(local[main] / "README.md", folder / "report" / "model_card.md")
         (folder / "report" / "example.txt").write_text(plain_example(evaluated.example) + "\n", encoding="utf-8")
         storage.upload_tree(folder / "report", directory.path("report"))
@@ -187,9 +152,9 @@ def record(
                 alias=spec.record.alias,
                 architecture=ARCHITECTURES[network],
                 task=PIPELINE_TASKS[network],
-                pip_requirements=requirements,
+                pip_requirements=serving_requirements(),
                 tags={tracking.JOB_TAG: directory.job_id, "electra.network": network},
-                description=_card_text(local[network]),
+                description=card_text(local[network]),
             )
             models.append(
                 ModelVersion.model_validate(
@@ -203,21 +168,8 @@ def record(
                 )
             )
         # MLflow's own name for the description that its run page shows.
-        tracking.end_run(run, "FINISHED", {"mlflow.note.content": _card_text(local[main])})
+        tracking.end_run(run, "FINISHED", {"mlflow.note.content": card_text(local[main])})
     return tuple(models)
-
-
-def _download(uri: str, folder: Path) -> Path:
-    """Copy an export's files here."""
-    folder.mkdir(parents=True)
-    for file in storage.expand(uri):
-        (folder / file.uri.rpartition("/")[2]).write_bytes(storage.read_bytes(file.uri))
-    return folder
-
-
-def _card_text(folder: Path) -> str:
-    """The model card without its front matter."""
-    return (folder / "README.md").read_text(encoding="utf-8").partition("---\n\n")[2]
 
 
 def _record_final_figures(run: RunIdentity, step: int, evaluated: Evaluated) -> None:

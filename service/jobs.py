@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 
 import structlog
 
+from pipelines.specs.jobs import ID_PREFIXES, JobSpec
 from pipelines.specs.parsing import FieldProblem, SpecError, dump_spec, resolve_spec
-from pipelines.specs.plan import JobPlan, plan_job
-from pipelines.specs.pretrain import PretrainSpec
+from pipelines.specs.plans import Plan, plan_any
 from service.errors import (
     CorpusUnreadableError,
     Fault,
@@ -83,7 +83,7 @@ class Jobs:
         self._wake()
         return Created(job, is_replay=False)
 
-    def plan(self, request: JobCreate) -> JobPlan:
+    def plan(self, request: JobCreate) -> Plan:
         """What a job would cost; nothing is started. Sources are measured where that is possible, never required.
 
         Raises:
@@ -96,7 +96,7 @@ class Jobs:
                 size_bytes = check_sources(spec, self._settings.source_timeout_seconds)
             except CorpusUnreadableError as error:
                 log.info("plan_without_corpus", reason=error.detail)
-        return plan_job(spec, corpus_bytes=size_bytes)
+        return plan_any(spec, size_bytes)
 
     def get(self, job_id: str) -> Job:
         """One job. Raises `JobNotFoundError`."""
@@ -156,7 +156,7 @@ class Jobs:
             raise NotReadyError(status.ray_error or "Ray does not answer.")
 
 
-def resolve(request: JobCreate) -> PretrainSpec:
+def resolve(request: JobCreate) -> JobSpec:
     """The spec with preset, defaults and overrides filled in.
 
     Raises:
@@ -180,10 +180,10 @@ def _fault(problem: FieldProblem, request: JobCreate) -> Fault:
     return Fault("/".join(["/spec", *parts]), problem.rule, problem.value)
 
 
-def _new_job(spec: PretrainSpec) -> Job:
+def _new_job(spec: JobSpec) -> Job:
     spec_json = dump_spec(spec)
     return Job(
-        job_id=new_job_id(),
+        job_id=new_job_id(spec.kind),
         name=spec.name,
         kind=spec.kind,
         spec_json=spec_json,
@@ -192,9 +192,11 @@ def _new_job(spec: PretrainSpec) -> Job:
     )
 
 
-def new_job_id() -> str:
-    """`pt-`, the time in milliseconds and 40 random bits: ids sort by age and cannot be guessed from one another."""
-    return f"pt-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
+def new_job_id(kind: str = "pretrain") -> str:
+    """A mark of the kind, the time in milliseconds and 40 random bits: ids of a kind sort by age and cannot be guessed
+    from one another.
+    """
+    return f"{ID_PREFIXES[kind]}-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
 
 
 def _body_sha256(request: JobCreate) -> str:

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pipelines import storage
 from pipelines.errors import StorageError
 from pipelines.specs.corpus import PretrainedTokenizerSpec, PythonDocsSource
+from pipelines.specs.finetune import FinetuneSpec
 from pipelines.specs.initialization import named_files
+from pipelines.specs.jobs import JobSpec
+from pipelines.specs.plans import finetuning_files
 from pipelines.specs.pretrain import PretrainSpec
 from service.errors import CorpusUnreadableError, Fault, InsufficientResourcesError
 from service.records import ClusterStatus
@@ -28,7 +31,7 @@ class _Named:
     uri: str
 
 
-def check_capacity(spec: PretrainSpec, cluster: ClusterStatus | None) -> None:
+def check_capacity(spec: JobSpec, cluster: ClusterStatus | None) -> None:
     """Compare a job's workers with the cluster as it was last seen; a cluster of unknown size takes any job.
 
     Raises:
@@ -47,12 +50,15 @@ def check_capacity(spec: PretrainSpec, cluster: ClusterStatus | None) -> None:
         raise InsufficientResourcesError("; ".join(f"{fault.rule}, got {fault.value}" for fault in faults), faults)
 
 
-def check_sources(spec: PretrainSpec, timeout_seconds: float) -> int | None:
-    """Look at every file the spec names; their size in bytes, or None if it cannot be told without reading them.
+def check_sources(spec: JobSpec, timeout_seconds: float) -> int | None:
+    """Look at every file the spec names; the size of what is trained on in bytes, or None if it cannot be told without
+    reading it.
 
     Raises:
         CorpusUnreadableError: one is absent, empty, closed to us, or does not answer in time.
     """
+    if isinstance(spec, FinetuneSpec):
+        return _check_labelled_files(spec, timeout_seconds)
     corpus = list(_corpus_uris(spec))
     others = []
     if isinstance(spec.tokenizer, PretrainedTokenizerSpec):
@@ -64,6 +70,19 @@ def check_sources(spec: PretrainSpec, timeout_seconds: float) -> int | None:
     is_known = all(sizes[named] is not None for named in corpus) and len(corpus) > 0
     has_documentation = any(isinstance(source, PythonDocsSource) for source in spec.corpus.sources)
     return sum(sizes[named] or 0 for named in corpus) if is_known and not has_documentation else None
+
+
+def _check_labelled_files(spec: FinetuneSpec, timeout_seconds: float) -> int | None:
+    files = [_Named(f"/spec{pointer}", _with_index(uri)) for pointer, uri in finetuning_files(spec)]
+    sizes = _look_at(files, timeout_seconds)
+    data = [sizes[named] for named in files if not named.pointer.startswith("/spec/model")]
+    return None if any(size is None for size in data) else sum(size or 0 for size in data)
+
+
+def _with_index(uri: str) -> str:
+    """A checkpoint of TensorFlow's is named by what its files' names begin with."""
+    index = uri.removesuffix(".index") + ".index"
+    return index if storage.is_local(uri) and not storage.exists(uri) and storage.exists(index) else uri
 
 
 def _corpus_uris(spec: PretrainSpec) -> Iterator[_Named]:

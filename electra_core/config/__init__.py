@@ -6,6 +6,7 @@ Names are Transformers' for networks and the paper's for the objective (Clark et
 """
 
 from electra_core.config.base import FrozenModel
+from electra_core.config.head import HeadConfig, HeadStyle, TaskKind
 from electra_core.config.masking import MaskingConfig
 from electra_core.config.model import VOCAB_PADDING_MULTIPLE, EncoderConfig, ModelConfig, Sharing
 from electra_core.config.objective import ELECTRA, GeneratorKind, ObjectiveConfig, ObjectiveName
@@ -18,10 +19,13 @@ __all__ = [
     "EncoderConfig",
     "FrozenModel",
     "GeneratorKind",
+    "HeadConfig",
+    "HeadStyle",
     "MaskingConfig",
     "ModelConfig",
     "ObjectiveConfig",
     "ObjectiveName",
     "OptimizerConfig",
     "Sharing",
+    "TaskKind",
 ]

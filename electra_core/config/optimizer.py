@@ -33,6 +33,9 @@ class OptimizerConfig(FrozenModel):
     layerwise_decay: Annotated[float, Field(gt=0, le=1)] | None = None
     """The rate of a layer is this times that of the layer above it, in both networks; heads have the full rate and
     embeddings the lowest. For training on from finished weights: it keeps what lower layers know."""
+    layerwise_decay_skips_one: bool = False
+    """Count one layer more between the head and all else, as G's code does: its top layer has `layerwise_decay`
+    squared, where the formula of its paper has it once."""
     discriminator_learning_rate_ratio: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Rate of the discriminator and its head as a multiple of the generator's. What the two share has the generator's.
     Where they share nothing this ratio, not λ, balances the two."""
@@ -63,6 +66,8 @@ class OptimizerConfig(FrozenModel):
                 "decay_fraction must be absent unless schedule is warmup_stable_decay, "
                 f"got {self.decay_fraction} and {self.schedule}"
             )
+        if self.layerwise_decay_skips_one and self.layerwise_decay is None:
+            raise ValueError("layerwise_decay_skips_one must be false where layerwise_decay is absent, got true")
         if self.name != "muon" and self.muon_learning_rate is not None:
             raise ValueError(
                 f"muon_learning_rate must be absent unless name is muon, got {self.muon_learning_rate} and {self.name}"

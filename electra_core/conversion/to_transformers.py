@@ -26,11 +26,11 @@ def discriminator_state_dict(networks: ElectraForPretraining) -> dict[str, Tenso
     A detection head is that of `ElectraForPreTraining`, a language-model head that of `ElectraForMaskedLM`. All-Tokens
     MLM has both.
     """
-    state = _backbone(networks.discriminator_tables, networks.discriminator)
+    state = backbone_state_dict(networks.discriminator_tables, networks.discriminator)
     if networks.parts.detection_head:
         head = networks.discriminator_head
-        state |= _prefixed("discriminator_predictions.dense", head.dense)
-        state |= _prefixed("discriminator_predictions.dense_prediction", head.prediction)
+        state |= prefixed("discriminator_predictions.dense", head.dense)
+        state |= prefixed("discriminator_predictions.dense_prediction", head.prediction)
     if networks.parts.language_head:
         state |= _language_head(networks.language_head, networks.vocab_size)
     return state
@@ -39,7 +39,7 @@ def discriminator_state_dict(networks: ElectraForPretraining) -> dict[str, Tenso
 def generator_state_dict(networks: ElectraForPretraining) -> dict[str, Tensor]:
     """The generator for `ElectraForMaskedLM`."""
     return {
-        **_backbone(networks.generator_tables, networks.generator),
+        **backbone_state_dict(networks.generator_tables, networks.generator),
         **_language_head(networks.generator_head, networks.vocab_size),
     }
 
@@ -85,15 +85,16 @@ def transformers_config(encoder: EncoderConfig, special: SpecialTokens, architec
     }
 
 
-def _backbone(embeddings: EmbeddingTables, encoder: Encoder) -> dict[str, Tensor]:
+def backbone_state_dict(embeddings: EmbeddingTables, encoder: Encoder) -> dict[str, Tensor]:
+    """What every Electra class has: embeddings and layers, copied."""
     state = {
         "electra.embeddings.word_embeddings.weight": _exported(embeddings.word[: encoder.config.vocab_size]),
         "electra.embeddings.position_embeddings.weight": _exported(embeddings.position),
         "electra.embeddings.token_type_embeddings.weight": _exported(embeddings.token_type),
-        **_prefixed("electra.embeddings.LayerNorm", embeddings.layer_norm),
+        **prefixed("electra.embeddings.LayerNorm", embeddings.layer_norm),
     }
     if encoder.embeddings_projection is not None:
-        state |= _prefixed("electra.embeddings_project", encoder.embeddings_projection)
+        state |= prefixed("electra.embeddings_project", encoder.embeddings_projection)
     for index, layer in enumerate(encoder.layers):
         assert isinstance(layer, EncoderLayer)
         state |= {f"electra.encoder.layer.{index}.{name}": tensor for name, tensor in _layer(layer)}
@@ -105,23 +106,24 @@ def _layer(layer: EncoderLayer) -> Iterator[tuple[str, Tensor]]:
     for name, weight, bias in zip(("query", "key", "value"), fused.weight.chunk(3), fused.bias.chunk(3), strict=True):
         yield f"attention.self.{name}.weight", _exported(weight)
         yield f"attention.self.{name}.bias", _exported(bias)
-    yield from _prefixed("attention.output.dense", layer.attention_output).items()
-    yield from _prefixed("attention.output.LayerNorm", layer.attention_layer_norm).items()
-    yield from _prefixed("intermediate.dense", layer.intermediate).items()
-    yield from _prefixed("output.dense", layer.output).items()
-    yield from _prefixed("output.LayerNorm", layer.output_layer_norm).items()
+    yield from prefixed("attention.output.dense", layer.attention_output).items()
+    yield from prefixed("attention.output.LayerNorm", layer.attention_layer_norm).items()
+    yield from prefixed("intermediate.dense", layer.intermediate).items()
+    yield from prefixed("output.dense", layer.output).items()
+    yield from prefixed("output.LayerNorm", layer.output_layer_norm).items()
 
 
 def _language_head(head: MaskedLanguageModelHead, vocab_size: int) -> dict[str, Tensor]:
     """Without `generator_lm_head.weight`: Transformers ties it to the word embeddings and wants it left out."""
     return {
-        **_prefixed("generator_predictions.dense", head.dense),
-        **_prefixed("generator_predictions.LayerNorm", head.layer_norm),
+        **prefixed("generator_predictions.dense", head.dense),
+        **prefixed("generator_predictions.LayerNorm", head.layer_norm),
         "generator_lm_head.bias": _exported(head.bias[:vocab_size]),
     }
 
 
-def _prefixed(prefix: str, module: nn.Linear | nn.LayerNorm) -> dict[str, Tensor]:
+def prefixed(prefix: str, module: nn.Linear | nn.LayerNorm) -> dict[str, Tensor]:
+    """Weight and bias of a module under its name there, copied."""
     return {f"{prefix}.weight": _exported(module.weight), f"{prefix}.bias": _exported(module.bias)}
 
 

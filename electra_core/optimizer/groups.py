@@ -53,7 +53,8 @@ def levels_below_head(name: str, num_layers: Mapping[str, int]) -> int:
     """How often `layerwise_decay` multiplies a parameter's rate.
 
     0 for a head, L − i for layer i of L counted from 0, L + 1 for embeddings and the projection out of them. Embeddings
-    that networks of unlike depth share take the deeper one's L. (G counts one more for all but the head.)
+    that networks of unlike depth share take the deeper one's L. (G counts one more for all but the head; see
+    `OptimizerConfig.layerwise_decay_skips_one`.)
     """
     network, is_layer, rest = name.partition(".layers.")
     if is_layer:
@@ -70,7 +71,8 @@ def learning_rate_scale(name: str, num_blocks: int, num_layers: Mapping[str, int
     if num_blocks and config.muon_learning_rate is not None:
         scale *= config.muon_learning_rate / config.learning_rate
     if config.layerwise_decay is not None:
-        scale *= config.layerwise_decay ** levels_below_head(name, num_layers)
+        levels = levels_below_head(name, num_layers)
+        scale *= config.layerwise_decay ** (levels + (levels > 0 and config.layerwise_decay_skips_one))
     if name.startswith(("discriminator", "language_head")):  # the main network with all of its heads
         scale *= config.discriminator_learning_rate_ratio
     return scale

@@ -10,8 +10,8 @@ from typing import IO, Any, NamedTuple
 
 from pipelines import storage
 from pipelines.corpus import python_docs
-from pipelines.corpus.decompression import DamagedError, decompressed
 from pipelines.corpus.sources import Piece
+from pipelines.storage.decompression import DamagedError, decompressed
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PARQUET_BATCH_ROWS = 256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from electra_core.parts import generator_encoder, network_parts
 from pipelines.specs.plan import JobPlan
@@ -102,6 +103,11 @@ On {corpus.num_validation_documents:,} documents that were not trained on.
 |---|---|---|
 {rows}
 """
+
+
+def card_text(folder: Path) -> str:
+    """The card in an export's folder without its front matter."""
+    return (folder / "README.md").read_text(encoding="utf-8").partition("---\n\n")[2]
 
 
 def _recipe(spec: PretrainSpec) -> str:

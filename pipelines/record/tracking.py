@@ -26,6 +26,7 @@ _Arguments = ParamSpec("_Arguments")
 _Returned = TypeVar("_Returned")
 
 JOB_TAG = "electra.job_id"
+UNIT_TAG = "electra.unit"
 FLUSH_INTERVAL_SECONDS = 2.0
 CLOSE_TIMEOUT_SECONDS = 120.0
 MAX_BATCH_METRICS = 1000
@@ -248,6 +249,7 @@ def register_model(
     pip_requirements: Sequence[str],
     tags: Mapping[str, str],
     description: str,
+    input_example: Sequence[str] | None = None,
 ) -> str:
     """Log a folder in the Transformers layout through the `transformers` flavour, register it and move the alias.
 
@@ -264,6 +266,7 @@ def register_model(
         pip_requirements: pinned packages; MLflow would spend seconds inferring them.
         tags: of the version.
         description: of the version, Markdown.
+        input_example: texts the pipeline takes; its signature is inferred from them.
 
     Returns:
         The version.
@@ -277,7 +280,9 @@ def register_model(
     if versions:
         version = str(max(int(version.version) for version in versions))
     else:
-        version = _log_and_register(identity, folder, artifact_name, model_name, architecture, task, pip_requirements)
+        version = _log_and_register(
+            identity, folder, artifact_name, model_name, architecture, task, pip_requirements, input_example
+        )
     client.update_model_version(model_name, version, description)
     for key, value in tags.items():
         client.set_model_version_tag(model_name, version, key, value)
@@ -293,6 +298,7 @@ def _log_and_register(
     architecture: str,
     task: str,
     pip_requirements: Sequence[str],
+    input_example: Sequence[str] | None,
 ) -> str:
     # These take seconds, and only the last stage needs them.
     import mlflow.transformers
@@ -312,5 +318,39 @@ def _log_and_register(
             task=task,
             pip_requirements=list(pip_requirements),
             registered_model_name=model_name,
+            input_example=None if input_example is None else list(input_example),
         )
     return str(info.registered_model_version)
+
+
+@_refusals_named
+def record_child(
+    parent: RunIdentity,
+    name: str,
+    unit: str,
+    params: Mapping[str, Any],
+    metrics: Sequence[tuple[str, int, float]],
+) -> None:
+    """Record a finished part of a job as a child of its run; a part that is on record already is left as it is.
+
+    Args:
+        parent: the job's run.
+        name: shown to people.
+        unit: tells the part from the job's others; the child is found by it.
+        params: of the part, nested or flat.
+        metrics: name, step and value; values that are not finite are left out.
+    """
+    client = mlflow.MlflowClient(tracking_uri=parent.tracking_uri)
+    query = f"tags.`mlflow.parentRunId` = '{parent.run_id}' and tags.`{UNIT_TAG}` = '{unit}'"
+    found = client.search_runs([parent.experiment_id], query, run_view_type=ViewType.ACTIVE_ONLY, max_results=1)
+    if found and found[0].info.status == "FINISHED":
+        return
+    tags = {"mlflow.parentRunId": parent.run_id, UNIT_TAG: unit}
+    run = found[0] if found else client.create_run(parent.experiment_id, run_name=name, tags=tags)
+    child = RunIdentity(parent.tracking_uri, parent.experiment_id, run.info.run_id)
+    log_params(child, params)
+    now_ms = int(time.time() * 1000)
+    values = [Metric(key, value, now_ms, step) for key, step, value in metrics if math.isfinite(value)]
+    for start in range(0, len(values), MAX_BATCH_METRICS):
+        client.log_batch(child.run_id, metrics=values[start : start + MAX_BATCH_METRICS])
+    client.set_terminated(child.run_id, status="FINISHED")

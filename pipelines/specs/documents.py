@@ -76,11 +76,42 @@ class Failure(Document):
     """Another attempt could end otherwise: the fault was of the machine, not of the spec or the data."""
 
 
+class TaskScores(Document):
+    """How well an encoder does on one task, over all seeds."""
+
+    task: str
+    metric: str
+    """What `median`, `spread` and `by_seed` are of."""
+    median: float | None
+    """On the first validation split; None where it is undefined, as a correlation with a constant."""
+    spread: dict[str, float] = {}
+    """`mean`, `min`, `max` and `std` (of a sample) over the seeds."""
+    by_seed: dict[str, float] = {}
+    best_seed: int
+    figures: dict[str, float] = {}
+    """The median of each figure of the first validation split."""
+    other_splits: dict[str, dict[str, float]] = {}
+    """Medians on other validation splits and on test splits with labels."""
+    baselines: dict[str, dict[str, float]] = {}
+    """`majority` and `tfidf`, as far as the task has them."""
+    num_train_examples: int
+    num_validation_examples: int
+    num_also_in_training: int = 0
+    """Validation examples that ask what a training example asks."""
+    num_bad_rows: int = 0
+    """Malformed rows that were left out; the first are in `report`."""
+    report: tuple[str, ...] = ()
+    examples_per_second: float
+    """Of training, in one seed's process."""
+
+
 class ModelVersion(Document):
     """A model the job registered."""
 
-    network: Literal["discriminator", "encoder", "generator"]
+    network: Literal["discriminator", "encoder", "generator", "finetuned"]
     """`encoder` is the main network of an objective that detects nothing, such as `mlm`."""
+    task: str | None = None
+    """Of a finetuned network."""
     name: str
     version: str
     alias: str
@@ -110,6 +141,10 @@ class JobResult(Document):
     """What no learning would score, under the same names."""
     corpus: dict[str, int | float | str] = {}
     """Size and digest of what was trained on, and whether it was prepared now or found."""
+    tasks: tuple[TaskScores, ...] = ()
+    """Of a finetuning job, in the order of its spec."""
+    left_out: dict[str, str] = {}
+    """Tasks of a suite that were not run, and why."""
     models: tuple[ModelVersion, ...] = ()
     example: tuple[ExampleToken, ...] = ()
     """A held-out passage as the discriminator sees it: of a few dozen, the one it does best on. Empty without one."""

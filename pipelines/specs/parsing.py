@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from pipelines.specs.jobs import SPECS, JobSpec
 from pipelines.specs.objectives import objective_defaults
 from pipelines.specs.presets import PRESETS
-from pipelines.specs.pretrain import PretrainSpec
 
 MAX_SPEC_BYTES = 256 * 1024
 """A spec is words, not data; anything larger is refused before it is parsed."""
@@ -66,7 +66,7 @@ def parse_document(text: str | bytes) -> dict[str, Any]:
     return document
 
 
-def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> PretrainSpec:
+def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> JobSpec:
     """Fill in the preset, what the objective changes of it and the defaults, apply `path=value` overrides, and check.
 
     Raises:
@@ -75,24 +75,34 @@ def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> 
     merged: dict[str, Any] = dict(document)
     for override in overrides:
         merged = _merge(merged, _override_document(override))
-    merged = _merge(objective_defaults(merged), merged)
-    preset = merged.get("preset")
-    if preset is not None:
-        if not isinstance(preset, str) or preset not in PRESETS:
-            raise SpecError([FieldProblem(("preset",), f"must be one of {', '.join(sorted(PRESETS))}", _shown(preset))])
-        merged = _merge(_preset_under(merged, preset), merged)
+    kind = merged.get("kind", "pretrain")
+    if not isinstance(kind, str) or kind not in SPECS:
+        raise SpecError([FieldProblem(("kind",), f"must be one of {', '.join(SPECS)}", _shown(kind))])
+    if kind == "pretrain":
+        merged = _with_preset(merged)
     try:
-        return PretrainSpec.model_validate(merged)
+        return SPECS[kind].model_validate(merged)
     except ValidationError as error:
         raise SpecError(problems_of(error)) from error
 
 
-def load_spec(text: str | bytes, overrides: Sequence[str] = ()) -> PretrainSpec:
+def _with_preset(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A pretraining spec on top of what its objective and its preset give."""
+    merged = _merge(objective_defaults(document), document)
+    preset = merged.get("preset")
+    if preset is None:
+        return merged
+    if not isinstance(preset, str) or preset not in PRESETS:
+        raise SpecError([FieldProblem(("preset",), f"must be one of {', '.join(sorted(PRESETS))}", _shown(preset))])
+    return _merge(_preset_under(merged, preset), merged)
+
+
+def load_spec(text: str | bytes, overrides: Sequence[str] = ()) -> JobSpec:
     """Parse and resolve in one go."""
     return resolve_spec(parse_document(text), overrides)
 
 
-def dump_spec(spec: PretrainSpec) -> str:
+def dump_spec(spec: JobSpec) -> str:
     """Canonical JSON of a resolved spec: what is stored, hashed and recorded."""
     return json.dumps(spec.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -118,20 +128,25 @@ def _is_inside(path: tuple[int | str, ...], container: tuple[int | str, ...]) ->
 
 def _written_path(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Where the user wrote it. Of a union with a `type`, pydantic puts the chosen type into the path."""
-    return tuple(
-        part
-        for index, part in enumerate(location)
-        if index == 0
-        or not (isinstance(location[index - 1], int) or location[index - 1] in _UNION_SECTIONS)
-        or part not in _UNION_TAGS
-    )
+    return tuple(part for index, part in enumerate(location) if not _is_union_tag(location[:index], part))
 
 
-_UNION_SECTIONS = frozenset({"tokenizer", "initialization"})
+def _is_union_tag(before: tuple[int | str, ...], part: int | str) -> bool:
+    if part not in _UNION_TAGS or not before:
+        return False
+    # A member of a list, a section that is a union itself, or a task of a suite, which has a name of its own.
+    is_task_of_suite = len(before) == 4 and before[:3] == ("suite", "tasks", "tasks")
+    is_model = before == ("model",) and part in ("registered", "files")
+    return isinstance(before[-1], int) or before[-1:] in _UNION_SECTIONS or is_task_of_suite or is_model
+
+
+_UNION_SECTIONS = frozenset({("tokenizer",), ("initialization",), ("task",), ("suite",)})
 _UNION_TAGS = frozenset(
     {
         *("text", "jsonl", "parquet", "python_docs", "wordpiece", "pretrained"),
-        *("checkpoint", "transformers", "tensorflow"),
+        *("checkpoint", "transformers", "tensorflow", "registered", "files"),
+        *("classification", "regression", "token_classification", "question_answering", "multiple_choice"),
+        *("glue", "tasks"),
     }
 )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from electra_core.config import MaskingConfig, ModelConfig, OptimizerConfig
+from pipelines.specs.compute import ComputeSpec
 from pipelines.specs.corpus import WordPieceSpec
-from pipelines.specs.pretrain import ComputeSpec, EvaluationSpec, PretrainSpec, TrainingSpec
+from pipelines.specs.pretrain import EvaluationSpec, PretrainSpec, TrainingSpec
 
 
 def electra_tiny() -> PretrainSpec:

@@ -9,12 +9,11 @@ from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel, MaskingConfig, ModelConfig, ObjectiveConfig, OptimizerConfig
 from electra_core.parts import check_model_fits
+from pipelines.specs.compute import ComputeSpec
 from pipelines.specs.corpus import CorpusSpec, PretrainedTokenizerSpec, TokenizerSpec, WordPieceSpec
 from pipelines.specs.curriculum import CurriculumStage, Stage, stages_until
 from pipelines.specs.initialization import InitializationSpec
-
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-"""Letters, digits, dots, dashes and underscores: safe as a file name, in a URL and as an MLflow name."""
+from pipelines.specs.record import Name, RecordSpec
 
 
 class TrainingSpec(FrozenModel):
@@ -68,29 +67,6 @@ class TrainingSpec(FrozenModel):
         return sum(stage.steps_until(step) * stage.tokens_per_step for stage in self.stages)
 
 
-class ComputeSpec(FrozenModel):
-    """What the job asks of the Ray cluster."""
-
-    num_workers: Annotated[int, Field(ge=1, le=4096)] = 1
-    """Data-parallel training workers."""
-    cpus_per_worker: Annotated[float, Field(gt=0, le=1024)] = 1.0
-    gpus_per_worker: Annotated[int, Field(ge=0, le=1)] = 0
-    """1 trains on CUDA with NCCL, 0 on the CPU, where workers exchange through shared memory or gloo."""
-    compile: bool = True
-    """Whether GPUs run the step as one graph of torch.compile: a minute or more at the start, then far faster steps.
-    On CPUs the step is compiled in another way, and this changes nothing."""
-
-    @property
-    def num_cpus(self) -> float:
-        """CPUs of all workers."""
-        return self.num_workers * self.cpus_per_worker
-
-    @property
-    def num_gpus(self) -> int:
-        """GPUs of all workers."""
-        return self.num_workers * self.gpus_per_worker
-
-
 class EvaluationSpec(FrozenModel):
     """Held-out figures: the same rows, the same positions and the same draws every time."""
 
@@ -100,25 +76,6 @@ class EvaluationSpec(FrozenModel):
     """Rows of `sequence_length` tokens read from the held-out documents at most."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Fixes which positions are corrupted and the draws behind each sample, whatever the training seed is."""
-
-
-class RecordSpec(FrozenModel):
-    """Where the run is found afterwards."""
-
-    experiment: Annotated[str, Field(min_length=1, max_length=200)] = "pretraining"
-    """MLflow experiment."""
-    model_name: Name | None = None
-    """Registered model of the main network; the job's name when absent. The generator's has `-generator` added."""
-    alias: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,99}$")] = "newest"
-    """Registry alias that moves to this job's versions."""
-    license: Annotated[str, Field(max_length=200)] | None = None
-    """SPDX name of the licence the model is given; stands in its card."""
-
-    @model_validator(mode="after")
-    def _alias_is_free(self) -> Self:
-        if self.alias.lower() == "latest" or (self.alias[0] in "vV" and self.alias[1:].isdigit()):
-            raise ValueError(f"alias must not be 'latest' or a version such as 'v1', got {self.alias!r}")
-        return self
 
 
 class PretrainSpec(FrozenModel):

@@ -31,6 +31,7 @@ __all__ = [
     "FoundFile",
     "StorageError",
     "delete_tree",
+    "download_tree",
     "exists",
     "expand",
     "is_local",
@@ -258,6 +259,14 @@ def upload_tree(local_dir: str | Path, uri: str) -> None:
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         with path.open("rb") as source, open_output(join(uri, path.relative_to(root).as_posix())) as target:
             shutil.copyfileobj(source, target, _COPY_BYTES)
+
+
+def download_tree(uri: str, local_dir: Path) -> Path:
+    """Copy the files directly in a directory into a new local one."""
+    local_dir.mkdir(parents=True)
+    for file in expand(uri):
+        (local_dir / file.uri.rpartition("/")[2]).write_bytes(read_bytes(file.uri))
+    return local_dir
 
 
 def _kind(filesystem: Any, key: str) -> str:

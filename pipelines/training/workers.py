@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from electra_core.kernels import use_native_kernels, use_onednn_for_float32_products
 from electra_core.native.library import NativeLibrary
-from pipelines.specs.pretrain import ComputeSpec
+from pipelines.specs.compute import WorkerSpec
 from pipelines.training.native_build import build_native_library
 from pipelines.training.shared_memory import SharedMemory
 
@@ -154,7 +154,7 @@ def _sum_bucket(bucket: Any) -> torch.futures.Future[Tensor]:
     return future
 
 
-def limit_threads(compute: ComputeSpec) -> None:
+def limit_threads(compute: WorkerSpec) -> None:
     """Use as many threads for matrix products as the worker has CPUs: more would fight over the same cores.
 
     Bit-for-bit repetition needs it too: the number of threads decides the order of sums inside a product.

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from electra_core.config import EncoderConfig
+from electra_core.conversion.collector import clean_names
 from electra_core.conversion.from_tensorflow import NETWORKS, transformers_state, unknown_variables, weights_of
-from electra_core.conversion.from_transformers import clean_names
 from electra_core.conversion.sizes import encoder_config, used_rows
 from pipelines import storage
 from pipelines.errors import CheckpointError
@@ -124,9 +124,12 @@ def read_ours(uri: str) -> OurWeights:
     spec = None
     if storage.exists(job.path(SPEC_FILE)):
         try:
-            spec = job.read_spec()
+            found = job.read_spec()
         except SpecError as error:
             raise CheckpointError(f"{job.path(SPEC_FILE)} must be a spec of this version: {error}") from error
+        if not isinstance(found, PretrainSpec):
+            raise CheckpointError(f"{job.path(SPEC_FILE)} must be of kind 'pretrain', got {found.kind!r}")
+        spec = found
     return OurWeights(checkpoint.uri, state, used_rows(state["embeddings.word"]), spec, job.uri)
 
 

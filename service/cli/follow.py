@@ -14,7 +14,7 @@ from rich.console import Console
 from pipelines.specs.documents import Progress
 from service.cli.console import FAILED, INTERRUPTED, stderr, stdout
 from service.cli.live import LiveView
-from service.cli.render import current_progress, duration, figures_table, in_short, only_losses, quantity
+from service.cli.render import current_progress, duration, figures_table, in_short, only_losses, quantity, tasks_table
 from service.client import ApiError, ElectraClient, UnreachableError
 from service.schemas import JobPublic
 from service.states import JobState
@@ -173,10 +173,15 @@ def print_outcome(job: JobPublic) -> None:
     """Figures, and where the models are."""
     console = stdout()
     assert job.result is not None
-    if job.result.evaluation:
+    if job.result.tasks:
+        console.print(tasks_table(job.result))
+    elif job.result.evaluation:
         console.print(figures_table(job.result))
+    for name, reason in job.result.left_out.items():
+        console.print(f"Left out: {name}, {reason}", markup=False, soft_wrap=True)
     for model in job.result.models:
-        line = f"{model.network}: {model.name} version {model.version} (@{model.alias}), exported to {model.export_uri}"
+        what = model.network if model.task is None else model.task
+        line = f"{what}: {model.name} version {model.version} (@{model.alias}), exported to {model.export_uri}"
         console.print(line, markup=False, soft_wrap=True)
     if job.links.mlflow:
         console.print(f"MLflow run: {job.links.mlflow}", markup=False, soft_wrap=True)

@@ -16,6 +16,8 @@ from service.client import ElectraClient, UnreachableError
 from service.local import StackState, default_home, read_state
 
 _URI_FIELDS = ("uri", "discriminator_uri", "generator_uri")
+_FILE_FIELDS = ("uri", "tokenizer_uri", "train", "validation", "test")
+"""Of a finetuning spec, at any depth."""
 
 SpecArgument = Annotated[str, typer.Argument(help="A YAML or JSON file, - for standard input, or a preset's name.")]
 SetOption = Annotated[
@@ -60,6 +62,10 @@ def absolute_paths(document: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(section, dict):
             uris = {key: uri for key, uri in section.items() if key in _URI_FIELDS and isinstance(uri, str)}
             result[name] = {**section, **{key: _absolute(uri) for key, uri in uris.items()}}
+    if result.get("kind") == "finetune":
+        for name in ("model", "task", "suite"):
+            result[name] = _absolute_files(result[name]) if name in result else None
+        result = {name: section for name, section in result.items() if section is not None}
     return result
 
 
@@ -91,6 +97,23 @@ def _absolute_source(source: object) -> object:
     if isinstance(uris, list):
         return {**source, "uris": [_absolute(uri) if isinstance(uri, str) else uri for uri in uris]}
     return source
+
+
+def _absolute_files(section: object) -> object:
+    """A section of a finetuning spec, at any depth, with the files it names."""
+    if not isinstance(section, dict):
+        return section
+    return {
+        key: _absolute_file(value) if key in _FILE_FIELDS else _absolute_files(value) for key, value in section.items()
+    }
+
+
+def _absolute_file(value: object) -> object:
+    if isinstance(value, str):
+        return _absolute(value)
+    if isinstance(value, list):
+        return [_absolute(uri) if isinstance(uri, str) else uri for uri in value]
+    return _absolute_files(value)
 
 
 def _absolute(uri: str) -> str:

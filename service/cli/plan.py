@@ -12,7 +12,7 @@ from service.cli.inputs import SetOption, SpecArgument, read_spec_document
 from service.cli.render import quantity
 
 if TYPE_CHECKING:
-    from pipelines.specs.pretrain import PretrainSpec
+    from pipelines.specs.jobs import JobSpec
 
 SOURCES_TIMEOUT_SECONDS = 15.0
 
@@ -24,10 +24,10 @@ def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = 
     from rich.table import Table
 
     from pipelines.specs.parsing import resolve_spec
-    from pipelines.specs.plan import plan_job
+    from pipelines.specs.plans import plan_any
 
     resolved = resolve_spec(read_spec_document(spec), overrides or ())
-    planned = plan_job(resolved, _corpus_bytes(resolved)).model_dump(mode="json")
+    planned = plan_any(resolved, _corpus_bytes(resolved)).model_dump(mode="json")
     if as_json:
         typer.echo(json.dumps(planned, indent=2, ensure_ascii=False))
         return
@@ -48,7 +48,7 @@ def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = 
         console.print(f"Warning: {warning}", markup=False, highlight=False)
 
 
-def _corpus_bytes(spec: PretrainSpec) -> int | None:
+def _corpus_bytes(spec: JobSpec) -> int | None:
     """Size of the sources; a plan is made without it where they cannot be read from here."""
     from service.errors import CorpusUnreadableError
     from service.preflight import check_sources

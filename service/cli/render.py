@@ -144,6 +144,31 @@ def figures_table(result: JobResult) -> Table:
     return table
 
 
+def tasks_table(result: JobResult) -> Table:
+    """Each task's score over its seeds, beside what needs no encoder."""
+    baselines = sorted({name for task in result.tasks for name in task.baselines})
+    table = Table(title="On validation data, medians over seeds", title_justify="left")
+    for column in ("task", "metric", "median", "std", "seeds", *baselines, "test"):
+        table.add_column(column, justify="left" if column in ("task", "metric") else "right")
+    for task in result.tasks:
+        table.add_row(
+            task.task,
+            task.metric.replace("_", " "),
+            _figure(task.median),
+            _figure(task.spread.get("std")),
+            str(len(task.by_seed)),
+            *(_figure(task.baselines.get(name, {}).get(task.metric)) for name in baselines),
+            _figure(task.other_splits.get("test", {}).get(task.metric)),
+        )
+    if "mean" in result.evaluation:
+        table.add_row("mean", "percent", f"{result.evaluation['mean']:.1f}", *[""] * (3 + len(baselines)), style="bold")
+    return table
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
 def marked_sentence(tokens: Iterable[ExampleToken]) -> Text:
     """A corrupted sentence: in brackets and red what the discriminator takes for replaced, with a question mark and
     yellow where it doubts, and behind what really was replaced the original in parentheses.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from pipelines.specs.plan import JobPlan
+from pipelines.specs.plans import Plan
 from service.desk import JobsDep, SettingsDep
 from service.problems import problems
 from service.routes.bodies import StrictJsonRoute
@@ -67,6 +67,6 @@ def cancel_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic
 
 
 @router.post("/jobs:plan", responses=problems(415))
-def plan_job(request: JobCreate, jobs: JobsDep) -> JobPlan:
+def plan_job(request: JobCreate, jobs: JobsDep) -> Plan:
     """The resolved spec and what it would cost: parameters, FLOPs, memory. Nothing is started."""
     return jobs.plan(request)

@@ -8,7 +8,8 @@ from objective_table import ALL, build
 from tiny import SPECIAL, VOCAB_SIZE, draws, masked_batch, networks, shake
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining, ElectraModel
 
-from electra_core.conversion.from_transformers import clean_names, from_transformers
+from electra_core.conversion.collector import clean_names
+from electra_core.conversion.from_transformers import from_transformers
 from electra_core.conversion.to_transformers import (
     discriminator_state_dict,
     exported_state_dicts,

@@ -1,0 +1,345 @@
+"""One finetuning job, stage by stage: prepare → train → evaluate → record.
+
+Tasks times seeds are runs of their own, side by side in Ray tasks; what is finished is never run again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipelines import storage
+from pipelines.errors import DataError
+from pipelines.finetuning.base_model import BaseModel, keep_base_model
+from pipelines.finetuning.export import ExportTask, architecture, export_finetuned
+from pipelines.finetuning.run_seed import run_seed
+from pipelines.finetuning.seed_task import PROGRESS_FILE, SeedResult, SeedTask
+from pipelines.finetuning.submission import write_submissions
+from pipelines.finetuning.summarise import TaskSummary, headline, summarise, table
+from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.job_run import open_job_run, serving_requirements
+from pipelines.record import tracking
+from pipelines.record.card import card_text
+from pipelines.record.identity import RunIdentity
+from pipelines.resources import check_resources, run_side_by_side
+from pipelines.specs.documents import JobResult, ModelVersion
+from pipelines.specs.finetune import BaselineSpec, FinetuneSpec
+from pipelines.specs.plans import named_tasks
+from pipelines.specs.task import GlueSuite, GlueTask, TaskSpec
+from pipelines.tasks.glue import missing_files
+from pipelines.tasks.prepare import PreparedTask, prepare_task
+
+log = logging.getLogger(__name__)
+
+PIPELINES = {
+    "classification": "text-classification",
+    "regression": "text-classification",
+    "token_classification": "token-classification",
+}
+"""Transformers' pipeline that serves a task; it has none for the others."""
+_NO_PIPELINE = "feature-extraction"
+_EXAMPLE_TEXT = "The committee approved the proposal on Tuesday."
+
+
+@dataclass(frozen=True)
+class _Preparation:
+    """What one task's preparation needs."""
+
+    name: str
+    spec: TaskSpec
+    tokenizer_uri: str
+    max_length: int
+    storage_uri: str
+    baselines: BaselineSpec
+
+
+def run_finetuning(
+    directory: JobDirectory, spec: FinetuneSpec, attempt: int, tracking_uri: str, reporter: ProgressReporter
+) -> JobResult:
+    """Run the job to its end.
+
+    Raises:
+        PipelineError: any stage's, written for the person who submitted the job.
+    """
+    check_resources(spec.compute)
+    run = open_job_run(directory, spec, attempt, tracking_uri)
+    reporter.update(now=True, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
+
+    reporter.stage("prepare", "fetching the model")
+    tasks, left_out = tasks_of(spec)
+    base = keep_base_model(spec.model, directory.uri, tracking_uri)
+    prepared = _prepare(spec, tasks, base, directory.storage_uri, reporter)
+    _record_start(run, spec, base, prepared)
+
+    reporter.stage("train", "starting")
+    runs = [
+        SeedTask(task, base, spec.training, spec.compute, seed, directory.path("seeds", task.name, str(seed)))
+        for task in prepared
+        for seed in spec.training.seeds
+    ]
+    results = _finetune(runs, spec, reporter)
+
+    reporter.stage("evaluate", "exporting the best seeds")
+    summaries = [
+        summarise(task, [results[place] for place, one in enumerate(runs) if one.prepared.name == task.name])
+        for task in prepared
+    ]
+    exports = _export(spec, directory, runs, summaries, reporter)
+
+    reporter.stage("record", "registering the models")
+    models = _record(run, spec, directory, summaries, left_out, exports, runs, results)
+    first = summaries[0].scores
+    return JobResult(
+        state="SUCCEEDED",
+        attempt=attempt,
+        evaluation=headline(summaries),
+        baselines=first.baselines.get("majority", {}) if len(summaries) == 1 else {},
+        tasks=tuple(one.scores for one in summaries),
+        left_out=left_out,
+        models=models,
+        mlflow_run_id=run.run_id,
+        mlflow_experiment_id=run.experiment_id,
+        finished_at=datetime.now(UTC),
+    )
+
+
+def tasks_of(spec: FinetuneSpec) -> tuple[dict[str, TaskSpec], dict[str, str]]:
+    """The tasks of a job by name, and those of its suite whose files are not there, with the reason.
+
+    Raises:
+        DataError: nothing is left of the suite.
+        StorageError: a folder cannot be looked at.
+    """
+    tasks = named_tasks(spec)
+    if not isinstance(spec.suite, GlueSuite):
+        return tasks, {}
+    left_out = {}
+    for name, task in list(tasks.items()):
+        assert isinstance(task, GlueTask)
+        absent = missing_files(task.name, task.uri)
+        if absent:
+            left_out[name] = f"{task.uri} holds no {' and no '.join(absent)}"
+            del tasks[name]
+    if not tasks:
+        raise DataError(f"suite.uri must hold a task of GLUE, got none in {spec.suite.uri}", tuple(left_out.values()))
+    return tasks, left_out
+
+
+def _prepare(
+    spec: FinetuneSpec, tasks: Mapping[str, TaskSpec], base: BaseModel, storage_uri: str, reporter: ProgressReporter
+) -> list[PreparedTask]:
+    """Read and tokenise all tasks, side by side."""
+    preparations = []
+    for name, task in tasks.items():
+        length = task.max_sequence_length or spec.training.max_sequence_length
+        if length > base.encoder.max_position_embeddings:
+            raise DataError(
+                f"max_sequence_length must be at most the model's max_position_embeddings, "
+                f"got {length} for {name} and {base.encoder.max_position_embeddings}"
+            )
+        preparations.append(_Preparation(name, task, base.uri, length, storage_uri, spec.baselines))
+
+    def tell(num_done: int) -> None:
+        reporter.say(f"reading {len(preparations)} tasks, {num_done} done", num_done / len(preparations))
+
+    done = dict(run_side_by_side(_prepare_one, preparations, spec.compute, tell))
+    return [done[place] for place in range(len(preparations))]
+
+
+def _prepare_one(preparation: _Preparation) -> PreparedTask:
+    return prepare_task(
+        preparation.name,
+        preparation.spec,
+        preparation.tokenizer_uri,
+        preparation.max_length,
+        preparation.storage_uri,
+        preparation.baselines,
+    )
+
+
+def _finetune(runs: Sequence[SeedTask], spec: FinetuneSpec, reporter: ProgressReporter) -> dict[int, SeedResult]:
+    """Run all runs; those that are finished are only read."""
+    results: dict[int, SeedResult] = {}
+    for place, run in enumerate(runs):
+        found = SeedResult.find(run.uri, run.identity)
+        if found is not None:
+            results[place] = found
+    if results:
+        log.info("runs_found_finished", extra={"num_finished": len(results), "num_runs": len(runs)})
+    places = [place for place in range(len(runs)) if place not in results]
+    planned = {
+        place: run.num_steps(run.prepared.steps_per_epoch(spec.training.batch_size)) for place, run in enumerate(runs)
+    }
+
+    def tell(num_done: int) -> None:
+        _report(runs, planned, results, reporter)
+
+    tell(0)
+    for index, result in run_side_by_side(run_seed, [runs[place] for place in places], spec.compute, tell):
+        place = places[index]
+        results[place] = result
+        log.info("run_finished", extra={"run": runs[place].name, "scores": result.scores})
+    tell(len(places))
+    return results
+
+
+def _report(
+    runs: Sequence[SeedTask],
+    planned: Mapping[int, int],
+    results: Mapping[int, SeedResult],
+    reporter: ProgressReporter,
+) -> None:
+    """Say how far all runs together are; what a run is at, its own file tells."""
+    if reporter.is_due():
+        taken, rate, at = 0, 0.0, ""
+        for place, run in enumerate(runs):
+            if place in results:
+                taken += planned[place]
+                continue
+            uri = storage.join(run.uri, PROGRESS_FILE)
+            if storage.exists(uri):
+                progress = storage.read_json(uri)
+                taken += int(progress["step"])
+                rate += float(progress["examples_per_second"])
+                at = at or f", {run.name} at step {progress['step']} of {progress['num_steps']}"
+        reporter.update(
+            step=taken,
+            num_train_steps=sum(planned.values()),
+            message=f"{len(results)} of {len(runs)} runs done{at}",
+            fraction=min(1.0, taken / sum(planned.values())),
+        )
+    reporter.raise_if_cancelled()
+
+
+def _export(
+    spec: FinetuneSpec,
+    directory: JobDirectory,
+    runs: Sequence[SeedTask],
+    summaries: Sequence[TaskSummary],
+    reporter: ProgressReporter,
+) -> list[ExportTask]:
+    exports = []
+    for summary in summaries:
+        best = next(run for run in runs if run.prepared.name == summary.prepared.name and run.seed == summary.best.seed)
+        exports.append(
+            ExportTask(
+                run=best,
+                scores=summary.scores,
+                job_id=directory.job_id,
+                model_name=spec.registered_name(summary.prepared.name),
+                license=spec.record.license,
+                uri=directory.path("exports", summary.prepared.name),
+            )
+        )
+    for _ in run_side_by_side(export_finetuned, exports, spec.compute, lambda _: reporter.raise_if_cancelled()):
+        pass
+    return exports
+
+
+def _record_start(run: RunIdentity, spec: FinetuneSpec, base: BaseModel, prepared: Sequence[PreparedTask]) -> None:
+    """Parameters and data: on record before the first step, so that a failed run has them too."""
+    tracking.log_params(run, spec.model_dump(mode="json"))
+    tracking.set_tags(run, {"electra.parent_model": base.origin})
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        storage.write_json(str(folder / "spec.json"), spec.model_dump(mode="json"))
+        splits = {
+            task.name: [
+                {
+                    "split": split.name,
+                    "num_examples": split.num_examples,
+                    "num_bad_rows": split.num_bad_rows,
+                    "num_also_in_training": split.num_also_in_training,
+                    "report": list(split.report),
+                }
+                for split in task.splits
+            ]
+            for task in prepared
+        }
+        storage.write_json(str(folder / "data.json"), splits)
+        tracking.log_artifacts(run, folder)
+
+
+def _record(
+    run: RunIdentity,
+    spec: FinetuneSpec,
+    directory: JobDirectory,
+    summaries: Sequence[TaskSummary],
+    left_out: Mapping[str, str],
+    exports: Sequence[ExportTask],
+    runs: Sequence[SeedTask],
+    results: Mapping[int, SeedResult],
+) -> tuple[ModelVersion, ...]:
+    """A child run for each task and seed, the table, the predictions of the best seeds, and their models."""
+    for place, one in enumerate(runs):
+        _record_seed(run, one, results[place])
+    figures = {f"{one.scores.task}/{name}": value for one in summaries for name, value in one.scores.figures.items()}
+    final = tracking.Run(run)
+    final.log_metrics(1, figures | headline(summaries))
+    final.close()
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report"
+        report.mkdir()
+        text = table(summaries, left_out)
+        (report / "scores.md").write_text(text, encoding="utf-8")
+        scores = [one.scores.model_dump(mode="json") for one in summaries]
+        (report / "scores.json").write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")
+        for export in exports:
+            write_submissions(export.run, report / "submissions")
+        storage.upload_tree(report, directory.path("report"))
+        tracking.log_artifacts(run, report, "report")
+        models = [_register(run, spec, directory, export, Path(scratch)) for export in exports]
+    tracking.end_run(run, "FINISHED", {"mlflow.note.content": text})
+    return tuple(models)
+
+
+def _record_seed(parent: RunIdentity, run: SeedTask, result: SeedResult) -> None:
+    metrics = [("train/loss", step, loss) for step, loss in result.losses]
+    for step, scores in result.evaluations:
+        metrics += [(f"validation/{name}", step, value) for name, value in scores.items()]
+    for split, scores in result.scores.items():
+        metrics += [(f"{split.replace(' ', '_')}/{name}", result.num_steps, value) for name, value in scores.items()]
+    metrics.append(("train/examples_per_second", result.num_steps, result.examples_per_second))
+    rules = run.optimizer(result.num_steps).model_dump(mode="json")
+    params = {"task": run.prepared.name, "seed": run.seed, "num_epochs": run.num_epochs, "optimizer": rules}
+    tracking.record_child(parent, run.name, f"{run.prepared.name}/{run.seed}", params, metrics)
+
+
+def _register(
+    run: RunIdentity, spec: FinetuneSpec, directory: JobDirectory, export: ExportTask, scratch: Path
+) -> ModelVersion:
+    name = export.run.prepared.name
+    local = storage.download_tree(export.uri, scratch / "models" / name)
+    kind = export.run.prepared.task.kind
+    version = tracking.register_model(
+        run,
+        local,
+        artifact_name=name,
+        model_name=export.model_name,
+        alias=spec.record.alias,
+        architecture=architecture(export.run),
+        task=PIPELINES.get(kind, _NO_PIPELINE),
+        pip_requirements=serving_requirements(),
+        tags={
+            tracking.JOB_TAG: directory.job_id,
+            "electra.network": "finetuned",
+            "electra.task": name,
+            "electra.task_kind": kind,
+            "electra.parent_model": export.run.base.origin,
+        },
+        description=card_text(local),
+        input_example=[_EXAMPLE_TEXT] if kind in PIPELINES else None,
+    )
+    return ModelVersion(
+        network="finetuned",
+        task=name,
+        name=export.model_name,
+        version=version,
+        alias=spec.record.alias,
+        export_uri=export.uri,
+    )

@@ -1,0 +1,75 @@
+"""The best seed's model in the layout of Transformers, with its tokenizer and a card."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors.torch import save_file
+
+from electra_core.batches import SpecialTokens
+from electra_core.conversion.finetuned import ARCHITECTURES, finetuned_config, finetuned_state_dict
+from electra_core.finetuning.network import ElectraForFinetuning
+from pipelines import storage
+from pipelines.export import copy_tokenizer
+from pipelines.finetuning.card import finetuned_card
+from pipelines.finetuning.seed_task import WEIGHTS_FILE, SeedTask
+from pipelines.specs.documents import TaskScores
+from pipelines.specs.task import RegressionTask
+
+
+@dataclass(frozen=True)
+class ExportTask:
+    """What is exported, and what its card says."""
+
+    run: SeedTask
+    """The best seed's."""
+    scores: TaskScores
+    job_id: str
+    model_name: str
+    license: str | None
+    uri: str
+    """Folder that gets the files."""
+
+
+def export_finetuned(task: ExportTask) -> str:
+    """Write the folder; returns its URI.
+
+    Raises:
+        StorageError: a file cannot be read or written.
+    """
+    run = task.run
+    network = load_finetuned(run)
+    label_range = run.prepared.task.label_range if isinstance(run.prepared.task, RegressionTask) else None
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        save_file(finetuned_state_dict(network, label_range), folder / "model.safetensors", metadata={"format": "pt"})
+        config = finetuned_config(network, SpecialTokens(*run.base.special), run.prepared.labels)
+        (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        copy_tokenizer(run.base.uri, folder)
+        (folder / "README.md").write_text(
+            finetuned_card(run, task.scores, task.job_id, task.model_name, architecture(run), task.license),
+            encoding="utf-8",
+        )
+        storage.upload_tree(folder, task.uri)
+    return task.uri
+
+
+def architecture(run: SeedTask) -> str:
+    """Transformers' class of the exported network."""
+    return ARCHITECTURES[run.prepared.task.kind]
+
+
+def load_finetuned(run: SeedTask) -> ElectraForFinetuning:
+    """The network that a finished run left.
+
+    Raises:
+        StorageError: its weights cannot be read.
+    """
+    network = ElectraForFinetuning(run.encoder, run.head, torch.Generator().manual_seed(run.seed))
+    network.load_state_dict(safetensors.torch.load(storage.read_bytes(storage.join(run.uri, WEIGHTS_FILE))))
+    return network.eval()

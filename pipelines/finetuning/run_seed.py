@@ -1,0 +1,244 @@
+"""Finetune one task with one seed: the loop, its checkpoints, and what it leaves.
+
+Batches, dropout and the head's start are pure functions of (seed, step, row): a run that was killed goes on from its
+last checkpoint to the same weights, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+
+import safetensors.torch
+import torch
+
+from electra_core.finetuning.losses import mask_padding, task_loss
+from electra_core.finetuning.network import ElectraForFinetuning
+from electra_core.optimizer import clip_by_global_norm, make_optimizer, set_learning_rate
+from electra_core.randomness import Draws
+from electra_core.schedule import learning_rate
+from pipelines import storage
+from pipelines.errors import NonFiniteLossError
+from pipelines.finetuning.answers import Answers, answer, outputs_of
+from pipelines.finetuning.batches import Batch, BatchOrder, RowCutter
+from pipelines.finetuning.seed_task import PROGRESS_FILE, WEIGHTS_FILE, SeedResult, SeedTask
+from pipelines.tasks.features import Features
+from pipelines.tasks.prepare import TEST, TRAIN, VALIDATION, PreparedSplit
+from pipelines.tasks.scores import is_better, main_metric
+from pipelines.training.checkpoint import list_checkpoints, read_state, write_checkpoint
+from pipelines.training.workers import choose_cpu_kernels, limit_threads
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_SECONDS = 60.0
+"""Between two checkpoints of a run: shorter runs have none."""
+PROGRESS_SECONDS = 1.0
+LOG_POINTS = 100
+"""Losses that a run keeps, about."""
+
+
+def run_seed(task: SeedTask) -> SeedResult:
+    """Finetune to the end and leave scores, predictions and weights; a finished run is returned as it is.
+
+    Raises:
+        NonFiniteLossError: the loss became NaN or infinite.
+        CheckpointError: the pretrained weights do not fit.
+        StorageError: a file cannot be read or written.
+    """
+    done = SeedResult.find(task.uri, task.identity)
+    if done is not None:
+        return done
+    limit_threads(task.compute)
+    choose_cpu_kernels()
+    device = torch.device("cuda" if task.compute.gpus_per_worker else "cpu")
+    run = _Run(task, device)
+    run.restore()
+    run.train()
+    result = run.finish()
+    storage.delete_tree(storage.join(task.uri, "checkpoints"))
+    return result
+
+
+class _Run:
+    """What one run holds while it goes on."""
+
+    def __init__(self, task: SeedTask, device: torch.device) -> None:
+        self.task = task
+        self.device = device
+        self.network = ElectraForFinetuning(task.encoder, task.head, torch.Generator().manual_seed(task.seed))
+        task.base.load_into(self.network)
+        self.network.to(device)
+        self.features = task.prepared.features(TRAIN)
+        self.cutter = RowCutter(self.features, task.prepared.num_choices, task.base.special.pad, device)
+        self.order = BatchOrder(self.cutter.lengths, task.training.batch_size, task.seed)
+        self.num_steps = task.num_steps(self.order.steps_per_epoch)
+        self.rules = task.optimizer(self.num_steps)
+        self.optimizer = make_optimizer(self.network, self.rules)
+        weights = task.class_weights()
+        self.class_weights = None if weights is None else torch.tensor(weights, device=device)
+        self.metric = main_metric(task.prepared.task)
+        self.held_out = task.prepared.splits_of(VALIDATION)
+        self._loaded: dict[str, Any] = {}
+        # What a checkpoint carries on besides weights and moments:
+        self.step = 0
+        self.losses: list[tuple[int, float]] = []
+        self.evaluations: list[tuple[int, dict[str, float]]] = []
+        self.best_step = 0
+        self.best_weights: dict[str, torch.Tensor] | None = None
+        self.num_examples = 0
+        self.seconds = 0.0
+
+    def restore(self) -> None:
+        """Go on from the last checkpoint, if there is one of this very run."""
+        for checkpoint in reversed(list_checkpoints(storage.join(self.task.uri, "checkpoints"))):
+            manifest = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))
+            if manifest["identity"] != self.task.identity:
+                continue
+            state = read_state(checkpoint)
+            self.network.load_state_dict(state["networks"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.step = checkpoint.step
+            self.losses = [(int(step), float(loss)) for step, loss in state["losses"]]
+            self.evaluations = [(int(step), dict(scores)) for step, scores in state["evaluations"]]
+            self.best_step, self.best_weights = state["best_step"], state["best_weights"]
+            self.num_examples, self.seconds = state["num_examples"], state["seconds"]
+            log.info("run_resumed", extra={"run": self.task.name, "step": self.step})
+            return
+
+    def train(self) -> None:
+        """Take all steps that are left, or as many as are worth it."""
+        interval = self.task.evaluation_interval(self.order.steps_per_epoch)
+        log_interval = max(1, self.num_steps // LOG_POINTS)
+        total, counted = torch.zeros((), device=self.device), 0
+        saved_at = told_at = time.monotonic()
+        self.network.train()
+        while self.step < self.num_steps and not self._is_enough():
+            began = time.monotonic()
+            batch = self.cutter.cut(self.order.at(self.step))
+            total += self._take_step(batch)
+            counted += 1
+            self.num_examples += batch.num_examples
+            self.step += 1
+            is_end = self.step == self.num_steps
+            if self.step % log_interval == 0 or is_end:
+                loss = float(total) / counted
+                if not loss - loss == 0.0:  # NaN and infinities differ from themselves
+                    raise NonFiniteLossError(
+                        self.step,
+                        f"{self.task.name}: the loss must be finite, got {loss} by step {self.step}; "
+                        "lower training.learning_rate, or lengthen training.warmup_fraction",
+                    )
+                self.losses.append((self.step, loss))
+                total, counted = torch.zeros((), device=self.device), 0
+            self.seconds += time.monotonic() - began
+            if interval is not None and self.step % interval == 0 and not is_end:
+                self._evaluate()
+            now = time.monotonic()
+            if now - told_at >= PROGRESS_SECONDS:
+                told_at = now
+                self._tell()
+            if now - saved_at >= CHECKPOINT_SECONDS and not counted and not is_end:
+                saved_at = now
+                self._save()
+
+    def finish(self) -> SeedResult:
+        """Score, predict and write everything; the result comes last."""
+        task, began = self.task, time.monotonic()
+        if self.best_weights is not None and task.training.early_stopping_patience is not None:
+            final = self._scores(self.held_out[0])
+            best = dict(self.evaluations)[self.best_step]
+            if not is_better(self.metric, final[self.metric], best[self.metric]):
+                self.network.load_state_dict(self.best_weights)
+        scores = {}
+        for split in (*self.held_out, *task.prepared.splits_of(TEST)):
+            answers = self._answers(split)
+            lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in answers.predictions)
+            name = f"predictions-{split.name.replace(' ', '-')}.jsonl"
+            storage.write_bytes(storage.join(task.uri, name), lines.encode())
+            if answers.scores:
+                scores[split.name] = answers.scores
+        state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
+        storage.write_bytes(storage.join(task.uri, WEIGHTS_FILE), safetensors.torch.save(state))
+        result = SeedResult(
+            identity=task.identity,
+            task=task.prepared.name,
+            seed=task.seed,
+            num_steps=self.step,
+            scores=scores,
+            losses=tuple(self.losses),
+            evaluations=tuple(self.evaluations),
+            examples_per_second=self.num_examples / max(self.seconds, 1e-9),
+            seconds=self.seconds + time.monotonic() - began,
+        )
+        result.write(task.uri)
+        return result
+
+    def _take_step(self, batch: Batch) -> torch.Tensor:
+        """One update; returns the loss, not read."""
+        task = self.task
+        draws = Draws(task.seed, self.step, batch.tokens.rows)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=task.training.precision == "bf16"):
+            logits = self.network(batch.tokens, draws)
+        kind = task.prepared.task.kind
+        if kind == "question_answering":
+            logits = mask_padding(logits, batch.tokens.attention_mask)
+        loss = task_loss(kind, logits, batch.labels, self.class_weights, task.prepared.num_choices)
+        loss.backward()
+        clip_by_global_norm(self.network.parameters(), self.rules.max_grad_norm)
+        set_learning_rate(self.optimizer, learning_rate(self.step, self.rules, self.num_steps))
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    def _evaluate(self) -> None:
+        scores = self._scores(self.held_out[0])
+        best = dict(self.evaluations).get(self.best_step)
+        self.evaluations.append((self.step, scores))
+        if best is None or is_better(self.metric, scores[self.metric], best[self.metric]):
+            self.best_step = self.step
+            if self.task.training.early_stopping_patience is not None:
+                state = self.network.state_dict()
+                self.best_weights = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+
+    def _is_enough(self) -> bool:
+        patience = self.task.training.early_stopping_patience
+        if patience is None or not self.evaluations:
+            return False
+        return sum(step > self.best_step for step, _ in self.evaluations) >= patience
+
+    def _scores(self, split: PreparedSplit) -> dict[str, float]:
+        return self._answers(split).scores
+
+    def _answers(self, split: PreparedSplit) -> Answers:
+        features, references = self._split(split.name)
+        outputs = outputs_of(self.network, features, self.task.prepared, self.task.base.special.pad, self.device)
+        return answer(self.task.prepared, features, outputs, references)
+
+    def _split(self, name: str) -> tuple[Features, list[dict[str, Any]]]:
+        if name not in self._loaded:
+            self._loaded[name] = (self.task.prepared.features(name), self.task.prepared.references(name))
+        loaded: tuple[Features, list[dict[str, Any]]] = self._loaded[name]
+        return loaded
+
+    def _tell(self) -> None:
+        rate = self.num_examples / max(self.seconds, 1e-9)
+        document = {"step": self.step, "num_steps": self.num_steps, "examples_per_second": rate}
+        try:
+            storage.write_json(storage.join(self.task.uri, PROGRESS_FILE), document)
+        except storage.StorageError as error:
+            log.warning("progress_unwritten", extra={"reason": str(error)[:300]})
+
+    def _save(self) -> None:
+        state = {
+            "networks": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "losses": self.losses,
+            "evaluations": self.evaluations,
+            "best_step": self.best_step,
+            "best_weights": self.best_weights,
+            "num_examples": self.num_examples,
+            "seconds": self.seconds,
+        }
+        write_checkpoint(storage.join(self.task.uri, "checkpoints"), self.step, state, self.task.identity, keep=1)

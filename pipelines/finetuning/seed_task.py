@@ -1,0 +1,162 @@
+"""One finetuning run, a task with one seed: what it needs to know, and what it leaves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from electra_core.config import EncoderConfig, HeadConfig, OptimizerConfig
+from pipelines import storage
+from pipelines.finetuning.base_model import BaseModel
+from pipelines.specs.compute import WorkerSpec
+from pipelines.specs.finetune import FinetuneTrainingSpec
+from pipelines.specs.task import ClassificationTask, QuestionAnsweringTask, RegressionTask, TokenClassificationTask
+from pipelines.storage.artifacts import digest_of
+from pipelines.tasks.glue import NUM_EPOCHS
+from pipelines.tasks.prepare import PreparedTask
+
+RESULT_FILE = "result.json"
+WEIGHTS_FILE = "weights.safetensors"
+PROGRESS_FILE = "progress.json"
+DEFAULT_EPOCHS, QUESTION_EPOCHS = 3.0, 2.0
+
+
+@dataclass(frozen=True)
+class SeedTask:
+    """What one run needs to know."""
+
+    prepared: PreparedTask
+    base: BaseModel
+    training: FinetuneTrainingSpec
+    compute: WorkerSpec
+    seed: int
+    uri: str
+    """Folder of the run: progress, checkpoints, then predictions, weights and result."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.prepared.name} seed {self.seed}"
+
+    @property
+    def identity(self) -> str:
+        """Digest of what decides the weights and the scores."""
+        return digest_of(
+            {
+                "task": self.prepared.digest,
+                "labels": list(self.prepared.labels),
+                "spec": self.prepared.task.model_dump(mode="json", exclude={"data"}),
+                "base": self.base.sha256,
+                "training": self.training.model_dump(mode="json", exclude={"seeds"}),
+                "seed": self.seed,
+            }
+        )
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        """Sizes of the pretrained network with the dropout of finetuning."""
+        dropout = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), self.training.dropout_prob)
+        return EncoderConfig.model_validate({**dict(self.base.encoder), **dropout})
+
+    @property
+    def head(self) -> HeadConfig:
+        """The task's head."""
+        task = self.prepared.task
+        return HeadConfig(
+            task=task.kind,
+            num_labels=max(1, len(self.prepared.labels)),
+            style=task.head if isinstance(task, ClassificationTask | RegressionTask) else "transformers",
+            dropout_prob=self.training.dropout_prob,
+        )
+
+    def num_steps(self, steps_per_epoch: int) -> int:
+        """Optimizer steps of the whole run."""
+        if self.training.num_train_steps is not None:
+            return self.training.num_train_steps
+        return max(1, round(self.num_epochs * steps_per_epoch))
+
+    @property
+    def num_epochs(self) -> float:
+        """Passes over the training examples: the task's, or the spec's, or the original's."""
+        prepared = self.prepared
+        default = QUESTION_EPOCHS if isinstance(prepared.task, QuestionAnsweringTask) else DEFAULT_EPOCHS
+        if prepared.glue_name is not None:
+            default = NUM_EPOCHS.get(prepared.glue_name, default)
+        return prepared.task.num_epochs or self.training.num_epochs or default
+
+    def evaluation_interval(self, steps_per_epoch: int) -> int | None:
+        """Steps between two evaluations while training; None where there are none."""
+        if not self.training.evaluations_per_epoch:
+            return None
+        return max(1, round(steps_per_epoch / self.training.evaluations_per_epoch))
+
+    def optimizer(self, num_steps: int) -> OptimizerConfig:
+        """The rules for the weights; what the spec leaves open depends on the size of the network."""
+        training, encoder = self.training, self.base.encoder
+        width = encoder.hidden_size
+        rate = training.learning_rate or (3e-4 if width < 512 else 1e-4 if width < 1024 else 5e-5)
+        return OptimizerConfig(
+            name=training.optimizer,
+            learning_rate=rate,
+            warmup_steps=math.floor(training.warmup_fraction * num_steps),
+            layerwise_decay=training.layerwise_decay or (0.9 if encoder.num_hidden_layers >= 24 else 0.8),
+            layerwise_decay_skips_one=training.layerwise_decay_skips_one,
+            weight_decay=training.weight_decay,
+            max_grad_norm=training.max_grad_norm,
+        )
+
+    def class_weights(self) -> tuple[float, ...] | None:
+        """Of the labels in their order, or None where all are alike."""
+        task, labels = self.prepared.task, self.prepared.labels
+        if not isinstance(task, ClassificationTask | TokenClassificationTask) or task.class_weights is None:
+            return None
+        if task.class_weights == "balanced":
+            counts = np.maximum(np.array(self.prepared.label_counts, np.float64), 1.0)
+            return tuple(float(weight) for weight in counts.sum() / (len(counts) * counts))
+        return tuple(task.class_weights.get(label, 1.0) for label in labels)
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """What a finished run leaves, as `result.json` holds it."""
+
+    identity: str
+    task: str
+    seed: int
+    num_steps: int
+    """Steps taken; fewer than planned where it stopped early."""
+    scores: dict[str, dict[str, float]]
+    """Split to its scores, for those with labels."""
+    losses: tuple[tuple[int, float], ...]
+    """Steps and the mean training loss up to them."""
+    evaluations: tuple[tuple[int, dict[str, float]], ...]
+    """Steps and scores of the validation split while training."""
+    examples_per_second: float
+    """Of training, evaluations left out."""
+    seconds: float
+    """From the first step to the result."""
+
+    def write(self, uri: str) -> None:
+        """Write the run's last word."""
+        storage.write_json(storage.join(uri, RESULT_FILE), asdict(self))
+
+    @classmethod
+    def find(cls, uri: str, identity: str) -> SeedResult | None:
+        """What a run left, or None where it never ended or was another one."""
+        path = storage.join(uri, RESULT_FILE)
+        if not storage.exists(path):
+            return None
+        document: Mapping[str, Any] = storage.read_json(path)
+        if document.get("identity") != identity:
+            return None
+        return cls(
+            **{
+                **document,
+                "losses": tuple((step, loss) for step, loss in document["losses"]),
+                "evaluations": tuple((step, scores) for step, scores in document["evaluations"]),
+            }
+        )

@@ -1,0 +1,151 @@
+"""`kind: finetune`: everything that decides one finetuning job."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from electra_core.config import FrozenModel
+from pipelines.specs.compute import FinetuneComputeSpec
+from pipelines.specs.initialization import WeightsUri
+from pipelines.specs.record import Alias, FinetuneRecordSpec, Name
+from pipelines.specs.task import SuiteSpec, TaskSpec
+
+
+class RegisteredModel(FrozenModel):
+    """A model of MLflow's registry."""
+
+    type: Literal["registered"] = "registered"
+    name: Name
+    alias: Alias | None = None
+    """`newest` where there is no version either."""
+    version: Annotated[int, Field(ge=1)] | None = None
+    without_pretraining: bool = False
+    """Take sizes and vocabulary alone and start from random weights: what pretraining is worth."""
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        if self.alias is not None and self.version is not None:
+            raise ValueError(f"alias must be absent where version is given, got {self.alias!r} and {self.version}")
+        return self
+
+    @property
+    def uri(self) -> str:
+        """As MLflow writes it."""
+        return (
+            f"models:/{self.name}/{self.version}" if self.version else f"models:/{self.name}@{self.alias or 'newest'}"
+        )
+
+
+class ModelFiles(FrozenModel):
+    """Weights that lie somewhere."""
+
+    type: Literal["files"] = "files"
+    uri: WeightsUri
+    """A folder in the layout of Transformers, a checkpoint of google-research/electra (what stands before `.index`), or
+    a job's directory or checkpoint."""
+    network: Literal["discriminator", "generator"] = "discriminator"
+    """Which, where there are several."""
+    tokenizer_uri: WeightsUri | None = None
+    """A `vocab.txt`, a `tokenizer.json`, or a folder that holds one; beside the weights when absent."""
+    without_pretraining: bool = False
+    """As of a registered model."""
+
+
+ModelSource = Annotated[RegisteredModel | ModelFiles, Field(discriminator="type")]
+
+
+class FinetuneTrainingSpec(FrozenModel):
+    """How a task is learned. Defaults are those of the paper's appendix B and of G."""
+
+    num_epochs: Annotated[float, Field(gt=0, le=10_000)] | None = None
+    """Passes over the training examples; the task's own when absent: 10 for RTE and STS-B, 2 for questions, else 3."""
+    num_train_steps: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
+    """In place of epochs."""
+    batch_size: Annotated[int, Field(ge=1, le=65_536)] = 32
+    """Examples per optimizer step."""
+    max_sequence_length: Annotated[int, Field(ge=8, le=65_536)] = 128
+    """Tokens of an example at most; longer ones are cut, texts that are searched for answers are read in windows. A
+    batch is only as long as its longest example."""
+    learning_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Peak; by the width of the network when absent: 3e-4 below 512, 1e-4 below 1024, else 5e-5."""
+    layerwise_decay: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The rate of a layer is this times that of the layer above it; 0.9 from 24 layers on, else 0.8, when absent."""
+    layerwise_decay_skips_one: bool = False
+    """Count one layer more between the head and all else, as G's code does."""
+    warmup_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the steps in which the rate rises."""
+    weight_decay: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    """Decoupled; not applied to LayerNorm and biases."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    dropout_prob: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Of hidden states, attention and head, whatever pretraining had."""
+    optimizer: Literal["electra_adam", "adamw"] = "electra_adam"
+    """As of pretraining; `electra_adam` has no bias correction, as G has none."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """What matrix products compute in."""
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1, max_length=1000)] = (
+        1,
+        2,
+        3,
+    )
+    """Each finetunes every task once: head, order of examples and dropout follow from it. Scores are medians."""
+    evaluations_per_epoch: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """Times per epoch the validation split is scored while training; 0 scores it at the end alone."""
+    early_stopping_patience: Annotated[int, Field(ge=1)] | None = None
+    """Stop when so many evaluations brought nothing better, and keep the weights of the best one. Scores of models
+    chosen on the validation split are too good there: believe those on `test`."""
+
+    @model_validator(mode="after")
+    def _fields_fit(self) -> Self:
+        if self.num_epochs is not None and self.num_train_steps is not None:
+            raise ValueError(
+                f"num_epochs must be absent where num_train_steps is given, got {self.num_epochs:g} and "
+                f"{self.num_train_steps}"
+            )
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds must all be different, got {', '.join(map(str, self.seeds))}")
+        if self.early_stopping_patience is not None and not self.evaluations_per_epoch:
+            raise ValueError(
+                "evaluations_per_epoch must be above 0 where early_stopping_patience is given, "
+                f"got 0 and {self.early_stopping_patience}"
+            )
+        return self
+
+
+class BaselineSpec(FrozenModel):
+    """What the scores are held against; both cost seconds."""
+
+    majority: bool = True
+    """The commonest label, or the mean, for everything."""
+    tfidf: bool = True
+    """For classification: logistic regression on TF-IDF of words and pairs of words."""
+
+
+class FinetuneSpec(FrozenModel):
+    """One finetuning job: a task or a suite of tasks, some seeds each."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["finetune"]
+    name: Name = "electra-finetuned"
+    """What people call the job; names need not be unique."""
+    model: ModelSource
+    task: TaskSpec | None = None
+    suite: SuiteSpec | None = None
+    """Several tasks instead of one: a table with the mean comes out."""
+    training: FinetuneTrainingSpec = FinetuneTrainingSpec()
+    baselines: BaselineSpec = BaselineSpec()
+    compute: FinetuneComputeSpec = FinetuneComputeSpec()
+    record: FinetuneRecordSpec = FinetuneRecordSpec()
+
+    @model_validator(mode="after")
+    def _has_one_thing_to_do(self) -> Self:
+        if (self.task is None) == (self.suite is None):
+            raise ValueError(f"task or suite must be given, got {'neither' if self.task is None else 'both'}")
+        return self
+
+    def registered_name(self, task: str) -> str:
+        """Registered model of one of the job's tasks."""
+        name = self.record.model_name or self.name
+        return name if self.task is not None else f"{name}-{task}"

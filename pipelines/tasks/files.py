@@ -1,0 +1,241 @@
+"""Which files make up a task's splits, and how their rows become examples."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipelines.errors import DataError
+from pipelines.specs.labelled import Format, LabelledData, format_of
+from pipelines.tasks.examples import Example, Split
+from pipelines.tasks.tables import BadRow, Row, is_broken, read_rows, split_folders
+
+MAX_REPORTED_ROWS = 20
+
+
+class BadValueError(ValueError):
+    """A row whose values make no example; the message says why."""
+
+
+@dataclass(frozen=True)
+class SplitFiles:
+    """The files of one split."""
+
+    uris: tuple[str, ...]
+    kind: Format | None = None
+    """Told by each file's name when absent."""
+    names: tuple[str, ...] | None = None
+    """Of the columns, where the files have no header."""
+    has_labels: bool = True
+    """Whether a row without a label is malformed."""
+
+
+@dataclass(frozen=True)
+class TaskFiles:
+    """The files of all splits."""
+
+    train: SplitFiles
+    validation: Mapping[str, SplitFiles] = field(default_factory=dict)
+    """By name; a single one has none."""
+    test: Mapping[str, SplitFiles] = field(default_factory=dict)
+
+
+def task_files(data: LabelledData) -> TaskFiles:
+    """The files a spec names; a folder that holds all splits of a `datasets.DatasetDict` is taken apart.
+
+    Raises:
+        DataError: such a folder lacks a split.
+        StorageError: it cannot be read.
+    """
+    if data.format == "datasets" and len(data.train) == 1:
+        folders = split_folders(data.train[0])
+        if folders:
+            return _files_of_dict(data.train[0], folders, data)
+    return TaskFiles(
+        SplitFiles(data.train, data.format),
+        {} if data.validation is None else {"": SplitFiles(data.validation, data.format)},
+        {} if data.test is None else {"": SplitFiles(data.test, data.format, has_labels=False)},
+    )
+
+
+def _files_of_dict(uri: str, folders: Mapping[str, str], data: LabelledData) -> TaskFiles:
+    def split(*names: str) -> SplitFiles | None:
+        found = next((folders[name] for name in names if name in folders), None)
+        return None if found is None else SplitFiles((found,), "datasets", has_labels=names[0] != "test")
+
+    train = split("train")
+    if train is None:
+        raise DataError(f"{uri} must hold a split named 'train', got {', '.join(map(repr, folders))}")
+    validation = SplitFiles(data.validation, "datasets") if data.validation else split("validation", "dev", "valid")
+    test = SplitFiles(data.test, "datasets", has_labels=False) if data.test else split("test")
+    return TaskFiles(train, {} if validation is None else {"": validation}, {} if test is None else {"": test})
+
+
+def read_split(
+    files: SplitFiles, make: Callable[[Row], Example], columns: Mapping[str, str], optional: frozenset[str]
+) -> Split:
+    """The examples of a tabular split.
+
+    Args:
+        files: read in order.
+        make: from a row to an example; raises `BadValueError` where the row makes none.
+        columns: field of the spec to the column it names; all must be there.
+        optional: fields whose column may be absent from a split without labels.
+
+    Raises:
+        DataError: a column is missing, a file is empty or damaged.
+        StorageError: a file cannot be read.
+    """
+    examples, report, num_rows = [], _Report(), 0
+    for uri in files.uris:
+        kind = files.kind or format_of(uri)
+        assert kind is not None  # the spec sees to it
+        rows = read_rows(uri, kind, files.names)
+        first = next(rows, None)
+        if first is None:
+            raise DataError(f"{uri} must hold examples, got no row")
+        if isinstance(first, Row):
+            _check_columns(first, columns, frozenset() if files.has_labels else optional)
+        for row in itertools.chain((first,), rows):
+            num_rows += 1
+            if isinstance(row, BadRow):
+                report.add(row)
+                continue
+            try:
+                examples.append(make(row))
+            except BadValueError as error:
+                report.add(BadRow(row.uri, row.line, str(error)))
+    return Split(tuple(examples), num_rows, report.num_rows, tuple(report.lines))
+
+
+def _check_columns(row: Row, columns: Mapping[str, str], optional: frozenset[str]) -> None:
+    for name, column in columns.items():
+        if column not in row.values and name not in optional:
+            has = ", ".join(map(repr, row.values))
+            raise DataError(f"{row.uri} must have the column {column!r}, which task.{name} names, got {has[:500]}")
+
+
+class _Report:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.num_rows = 0
+
+    def add(self, row: BadRow) -> None:
+        self.num_rows += 1
+        if len(self.lines) < MAX_REPORTED_ROWS:
+            self.lines.append(str(row))
+
+
+def split_of(files: SplitFiles, read: Callable[[str], Iterator[Example | BadRow]]) -> Split:
+    """The examples of files that are no tables.
+
+    Raises:
+        DataError: a file holds no example.
+    """
+    examples: list[Example] = []
+    report = _Report()
+    for uri in files.uris:
+        before = len(examples) + report.num_rows
+        for item in read(uri):
+            if isinstance(item, BadRow):
+                report.add(item)
+            else:
+                examples.append(item)
+        if len(examples) + report.num_rows == before:
+            raise DataError(f"{uri} must hold examples, got none")
+    return Split(tuple(examples), len(examples) + report.num_rows, report.num_rows, tuple(report.lines))
+
+
+def check_bad_rows(name: str, split: Split, limit: float) -> None:
+    """Raise `DataError`, with the report, where more than `limit` of a split's rows are malformed, or all are."""
+    if split.num_bad_rows > limit * split.num_rows:
+        raise DataError(
+            f"data.max_bad_row_fraction must be at least the share of malformed rows in {name}, "
+            f"got {limit:g} and {split.num_bad_rows} of {split.num_rows}",
+            split.report,
+        )
+    if not split.examples:
+        raise DataError(f"{name} must hold examples, got {split.num_rows} rows that are all malformed", split.report)
+
+
+def text_of(row: Row, column: str, *, may_be_empty: bool = False) -> str:
+    """A cell that must be text."""
+    value = row.values.get(column)
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    if not isinstance(value, str):
+        raise BadValueError(f"column {column!r} must hold text, got {_shown(value)}")
+    if is_broken(value):
+        raise BadValueError(f"column {column!r} must be UTF-8")
+    if not value.strip() and not may_be_empty:
+        raise BadValueError(f"column {column!r} must hold text, got none")
+    return value
+
+
+def texts_of(row: Row, column: str) -> tuple[str, ...]:
+    """A cell that must be a list of texts; in a CSV or TSV file, JSON."""
+    value = row.values.get(column)
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise BadValueError(f"column {column!r} must hold a list of texts, got {_shown(value)}")
+    if any(map(is_broken, value)):
+        raise BadValueError(f"column {column!r} must be UTF-8")
+    return tuple(value)
+
+
+def label_of(row: Row, column: str, *, is_needed: bool) -> str | None:
+    """The name of a class; numbers and booleans become text."""
+    value = row.values.get(column)
+    if isinstance(value, bool | int):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, str) and value.strip() and not is_broken(value):
+        return value.strip()
+    if is_needed:
+        raise BadValueError(f"column {column!r} must hold a label, got {_shown(value)}")
+    return None
+
+
+def number_of(row: Row, column: str, *, is_needed: bool) -> float | None:
+    """A label that must be a number."""
+    value = row.values.get(column)
+    try:
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    if is_needed:
+        raise BadValueError(f"column {column!r} must hold a number, got {_shown(value)}")
+    return None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:100] + "…"
+
+
+def labels_of(examples: Iterable[Example], given: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Labels in the order of the model's outputs: those the spec gives, or those of the training examples, sorted.
+
+    Raises:
+        DataError: there is one label alone.
+    """
+    if given is not None:
+        return given
+    seen: set[str] = set()
+    for example in examples:
+        tags = getattr(example, "tags", None)
+        label = getattr(example, "label", None)
+        seen.update(tags or ())
+        if isinstance(label, str):
+            seen.add(label)
+    if len(seen) < 2:
+        raise DataError(
+            f"the training examples must have at least two labels, got {', '.join(map(repr, seen)) or 'none'}"
+        )
+    # Numbers in their own order: 2 comes before 10.
+    return tuple(sorted(seen, key=lambda label: (not label.isdecimal(), int(label) if label.isdecimal() else 0, label)))

@@ -1,0 +1,259 @@
+"""From a task's spec to its examples: every split read, checked and reported on."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator
+from typing import Any
+
+from pipelines.errors import DataError
+from pipelines.specs.labelled import format_of
+from pipelines.specs.task import (
+    ClassificationTask,
+    MultipleChoiceTask,
+    QuestionAnsweringTask,
+    RegressionTask,
+    TokenClassificationTask,
+    UserTask,
+)
+from pipelines.tasks import conll
+from pipelines.tasks.examples import (
+    Answer,
+    ChoiceExample,
+    Example,
+    QuestionExample,
+    Split,
+    TaggedExample,
+    TaskData,
+    TextExample,
+    content_hash,
+)
+from pipelines.tasks.files import (
+    BadValueError,
+    SplitFiles,
+    TaskFiles,
+    check_bad_rows,
+    label_of,
+    labels_of,
+    number_of,
+    read_split,
+    split_of,
+    text_of,
+    texts_of,
+)
+from pipelines.tasks.squad_file import checked_question, read_squad
+from pipelines.tasks.tables import BadRow, Row
+
+_HASHES = 2**64
+
+
+def read_task(task: UserTask, files: TaskFiles) -> TaskData:
+    """All splits of a task.
+
+    Raises:
+        DataError: a file is empty or damaged, lacks a column, has too many malformed rows, or holds a label the
+            training examples lack.
+        StorageError: a file cannot be read.
+    """
+    limit = task.data.max_bad_row_fraction
+    train = _read(task, files.train, is_for_training=True)
+    check_bad_rows("data.train", train, limit)
+    if files.validation:
+        validation = {name: _read(task, split) for name, split in files.validation.items()}
+    else:
+        train, held_out = _hold_out(train, task.data.validation_fraction)
+        validation = {"": held_out}
+    test = {name: _read(task, split) for name, split in files.test.items()}
+    for kind, splits in (("validation", validation), ("test", test)):
+        for name, split in splits.items():
+            check_bad_rows(f"data.{kind}{name and f' ({name})'}", split, limit)
+    train = _at_most(train, task.data.max_train_examples)
+    labels: tuple[str, ...] = ()
+    if isinstance(task, ClassificationTask | TokenClassificationTask):
+        labels = labels_of(train.examples, task.labels)
+        _check_labels(labels, {"train": train, **_named("validation", validation), **_named("test", test)})
+        _check_label_names(task, labels)
+    return TaskData(train, validation, test, labels)
+
+
+def overlap(data: TaskData) -> dict[str, int]:
+    """Examples of each other split that ask what a training example asks: scores on them are too good."""
+    seen = {content_hash(example) for example in data.train.examples}
+    return {
+        name: sum(content_hash(example) in seen for example in split.examples)
+        for name, split in {**_named("validation", data.validation), **_named("test", data.test)}.items()
+    }
+
+
+def _named(kind: str, splits: dict[str, Split]) -> dict[str, Split]:
+    return {f"{kind} {name}".strip(): split for name, split in splits.items()}
+
+
+def _read(task: UserTask, files: SplitFiles, is_for_training: bool = False) -> Split:
+    match task:
+        case ClassificationTask() | RegressionTask():
+            columns = {"text": task.text, "label": task.label}
+            if task.text_pair is not None:
+                columns["text_pair"] = task.text_pair
+            return read_split(files, lambda row: _text(task, row, files.has_labels), columns, frozenset({"label"}))
+        case TokenClassificationTask():
+            kind = files.kind or format_of(files.uris[0])
+            if kind == "conllu":
+                return split_of(files, lambda uri: conll.read_conllu(uri, task.tags if task.tags != "tags" else "upos"))
+            if kind == "conll":
+                tokens, tags = _column_number(task.tokens, "tokens", 0), _column_number(task.tags, "tags", -1)
+                return split_of(files, lambda uri: conll.read_conll(uri, tokens, tags))
+            columns = {"tokens": task.tokens, "tags": task.tags}
+            return read_split(files, lambda row: _tagged(task, row, files.has_labels), columns, frozenset({"tags"}))
+        case QuestionAnsweringTask():
+            if (files.kind or format_of(files.uris[0])) == "squad":
+                return split_of(files, lambda uri: read_squad(uri, is_for_training=is_for_training))
+            columns = {"question": task.question, "context": task.context, "answers": task.answers}
+            make = lambda row: _question(task, row, is_for_training)  # noqa: E731 - as its neighbours
+            return read_split(files, make, columns, frozenset({"answers"}))
+        case MultipleChoiceTask():
+            columns = {"text": task.text, "label": task.label}
+            columns |= {f"choices.{index}": column for index, column in enumerate(task.choices)}
+            return read_split(files, lambda row: _choice(task, row, files.has_labels), columns, frozenset({"label"}))
+
+
+def _identifier(row: Row) -> str:
+    return f"{row.uri.rsplit('/', 1)[-1]}:{row.line}"
+
+
+def _text(task: ClassificationTask | RegressionTask, row: Row, is_needed: bool) -> TextExample:
+    label: str | float | None
+    if isinstance(task, RegressionTask):
+        label = number_of(row, task.label, is_needed=is_needed)
+        low, high = task.label_range
+        if label is not None and not low <= label <= high:
+            raise BadValueError(
+                f"column {task.label!r} must be from {low:g} to {high:g} (task.label_range), got {label:g}"
+            )
+    else:
+        label = label_of(row, task.label, is_needed=is_needed)
+    pair = None if task.text_pair is None else text_of(row, task.text_pair)
+    return TextExample(_identifier(row), text_of(row, task.text), pair, label)
+
+
+def _tagged(task: TokenClassificationTask, row: Row, is_needed: bool) -> TaggedExample:
+    tokens = texts_of(row, task.tokens)
+    tags = texts_of(row, task.tags) if is_needed or row.values.get(task.tags) is not None else None
+    if not tokens:
+        raise BadValueError(f"column {task.tokens!r} must hold words, got an empty list")
+    if tags is not None and len(tags) != len(tokens):
+        raise BadValueError(f"column {task.tags!r} must have a label for each of {len(tokens)} words, got {len(tags)}")
+    return TaggedExample(_identifier(row), tokens, tags)
+
+
+def _question(task: QuestionAnsweringTask, row: Row, is_for_training: bool) -> QuestionExample:
+    given: Any = row.values.get(task.answers)
+    answers = None
+    if given is not None:
+        try:
+            answers = tuple(
+                Answer(str(text), int(start)) for text, start in zip(given["text"], given["answer_start"], strict=True)
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadValueError(
+                f"column {task.answers!r} must hold lists `text` and `answer_start` of one length, got {given!r:.100}"
+            ) from error
+    identifier = row.values.get(task.identifier)
+    question, context = text_of(row, task.question), text_of(row, task.context)
+    name = _identifier(row) if identifier is None else str(identifier)
+    checked = checked_question(row.uri, row.line, name, question, context, answers, is_for_training)
+    if isinstance(checked, BadRow):
+        raise BadValueError(checked.detail)
+    return checked
+
+
+def _choice(task: MultipleChoiceTask, row: Row, is_needed: bool) -> ChoiceExample:
+    if len(task.choices) > 1:
+        choices = tuple(text_of(row, column) for column in task.choices)
+    else:
+        choices = texts_of(row, task.choices[0])
+    if len(choices) < 2:
+        raise BadValueError(f"there must be at least two choices, got {len(choices)}")
+    label = label_of(row, task.label, is_needed=is_needed)
+    number = None if label is None else _choice_number(label, choices)
+    if label is not None and number is None:
+        raise BadValueError(
+            f"column {task.label!r} must be the number, letter or text of one of {len(choices)} choices, "
+            f"got {label!r:.60}"
+        )
+    return ChoiceExample(_identifier(row), text_of(row, task.text), choices, number)
+
+
+def _choice_number(label: str, choices: tuple[str, ...]) -> int | None:
+    letters = string.ascii_uppercase[: len(choices)]
+    if label.isdecimal() and int(label) < len(choices):
+        return int(label)
+    if len(label) == 1 and label.upper() in letters:
+        return letters.index(label.upper())
+    return choices.index(label) if choices.count(label) == 1 else None
+
+
+def _column_number(written: str, name: str, default: int) -> int:
+    if written == name:
+        return default
+    if not written.isdecimal() or written == "0":
+        raise DataError(f"task.{name} must be the number of a column from 1 where the files are CoNLL, got {written!r}")
+    return int(written) - 1
+
+
+def _hold_out(split: Split, fraction: float) -> tuple[Split, Split]:
+    """Training and validation examples, told apart by the hash of what they ask: equal ones stay together."""
+    threshold = int(fraction * _HASHES)
+    kept: list[Example] = []
+    held_out: list[Example] = []
+    for example in split.examples:
+        (held_out if content_hash(example) < threshold else kept).append(example)
+    if not kept or not held_out:
+        raise DataError(
+            f"data.validation_fraction must leave both sides an example, got {fraction:g} of {len(split.examples)}; "
+            "name files under data.validation"
+        )
+    return split.with_examples(tuple(kept)), split.with_examples(tuple(held_out))
+
+
+def _at_most(split: Split, number: int | None) -> Split:
+    if number is None or number >= len(split.examples):
+        return split
+    ranked = sorted(range(len(split.examples)), key=lambda index: (content_hash(split.examples[index]), index))
+    return split.with_examples(tuple(split.examples[index] for index in sorted(ranked[:number])))
+
+
+def _check_labels(labels: tuple[str, ...], splits: dict[str, Split]) -> None:
+    known = set(labels)
+    for name, split in splits.items():
+        for example in split.examples:
+            for label in _labels_in(example):
+                if label not in known:
+                    shown = ", ".join(map(repr, labels[:20])) + (" …" if len(labels) > 20 else "")
+                    raise DataError(
+                        f"every label of {name} must be one of {shown}, got {label!r} at {example.identifier}; "
+                        "if it is right, list all labels under task.labels"
+                    )
+
+
+def _labels_in(example: Example) -> Iterator[str]:
+    if isinstance(example, TaggedExample):
+        yield from example.tags or ()
+    elif isinstance(example, TextExample) and isinstance(example.label, str):
+        yield example.label
+
+
+def _check_label_names(task: ClassificationTask | TokenClassificationTask, labels: tuple[str, ...]) -> None:
+    if isinstance(task, ClassificationTask) and task.metric == "f1" and len(labels) != 2:
+        raise DataError(f"task.metric must be macro_f1 where there are not two labels, got 'f1' and {len(labels)}")
+    if isinstance(task.class_weights, dict):
+        unknown = sorted(task.class_weights.keys() - set(labels))
+        if unknown:
+            raise DataError(f"task.class_weights must name labels of the data, got {', '.join(map(repr, unknown))}")
+    if isinstance(task, TokenClassificationTask) and task.scheme != "none":
+        prefixes = ("B", "I", "O") if task.scheme == "BIO" else ("B", "I", "O", "E", "S")
+        for label in labels:
+            if label != "O" and (label[:1] not in prefixes or label[1:2] != "-"):
+                raise DataError(
+                    f"labels must be O or begin with {'-, '.join(prefixes)}- in {task.scheme}, got {label!r}"
+                )

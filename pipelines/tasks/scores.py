@@ -1,0 +1,112 @@
+"""Scores of predictions, by scikit-learn, scipy and seqeval; all from 0 to 1 but SQuAD's, which are in percent."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+from sklearn import metrics
+
+from pipelines.specs.task import (
+    ClassificationTask,
+    MultipleChoiceTask,
+    QuestionAnsweringTask,
+    RegressionTask,
+    TokenClassificationTask,
+    UserTask,
+)
+
+SMALLER_IS_BETTER = frozenset({"mean_squared_error"})
+
+
+def main_metric(task: UserTask) -> str:
+    """What seeds are compared by."""
+    match task:
+        case TokenClassificationTask():
+            return task.main_metric
+        case MultipleChoiceTask():
+            return "accuracy"
+        case ClassificationTask() | RegressionTask() | QuestionAnsweringTask():
+            return task.metric
+
+
+def is_better(metric: str, value: float, other: float) -> bool:
+    """Whether `value` is the better one; NaN never is."""
+    if math.isnan(value) or math.isnan(other):
+        return not math.isnan(value)
+    return value < other if metric in SMALLER_IS_BETTER else value > other
+
+
+def classification_scores(
+    predicted: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], num_labels: int
+) -> dict[str, float]:
+    """Accuracy, macro F1 and Matthews' correlation; F1 of the second label where there are two."""
+    scores = {
+        "accuracy": float(metrics.accuracy_score(labels, predicted)),
+        "macro_f1": float(metrics.f1_score(labels, predicted, average="macro", zero_division=0)),
+        "matthews": _matthews(labels, predicted),
+    }
+    if num_labels == 2:
+        scores["f1"] = float(metrics.f1_score(labels, predicted, pos_label=1, zero_division=0))
+    return scores
+
+
+def _matthews(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of one label alone; the value, 0, says it
+        return float(metrics.matthews_corrcoef(labels, predicted))
+
+
+def regression_scores(predicted: npt.NDArray[np.float32], labels: npt.NDArray[np.float32]) -> dict[str, float]:
+    """Pearson's and Spearman's correlation, their mean, and the mean squared error; NaN where nothing varies."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a constant; the value, NaN, says it
+        pearson = float(stats.pearsonr(predicted.astype(np.float64), labels.astype(np.float64)).statistic)
+        spearman = float(stats.spearmanr(predicted, labels).statistic)
+    return {
+        "pearson": pearson,
+        "spearman": spearman,
+        "pearson_spearman": (pearson + spearman) / 2,
+        "mean_squared_error": float(metrics.mean_squared_error(labels, predicted)),
+    }
+
+
+def tag_scores(predicted: Sequence[Sequence[str]], labels: Sequence[Sequence[str]], scheme: str) -> dict[str, float]:
+    """Accuracy over words; where labels mark spans, precision, recall and F1 of whole spans too (seqeval, strict)."""
+    flat_predicted = [tag for tags in predicted for tag in tags]
+    flat = [tag for tags in labels for tag in tags]
+    scores = {"accuracy": float(metrics.accuracy_score(flat, flat_predicted))}
+    if scheme != "none":
+        from seqeval import metrics as spans
+        from seqeval.scheme import IOB2, IOBES
+
+        options: dict[str, Any] = {"mode": "strict", "scheme": IOB2 if scheme == "BIO" else IOBES, "zero_division": 0}
+        lists = [list(tags) for tags in labels], [list(tags) for tags in predicted]
+        scores["span_precision"] = float(spans.precision_score(*lists, **options))
+        scores["span_recall"] = float(spans.recall_score(*lists, **options))
+        scores["span_f1"] = float(spans.f1_score(*lists, **options))
+    else:
+        scores["macro_f1"] = float(metrics.f1_score(flat, flat_predicted, average="macro", zero_division=0))
+    return scores
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Median, mean, smallest, largest and standard deviation (of a sample; 0 of one value)."""
+    array = np.array(values, np.float64)
+    return {
+        "median": float(np.median(array)),
+        "mean": float(array.mean()),
+        "min": float(array.min()),
+        "max": float(array.max()),
+        "std": float(array.std(ddof=1)) if len(array) > 1 else 0.0,
+    }
+
+
+def medians(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median of each figure over several seeds."""
+    return {name: float(np.median([figures[name] for figures in scores])) for name in scores[0]}

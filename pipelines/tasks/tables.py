@@ -1,0 +1,228 @@
+"""Rows out of labelled files, one at a time; a malformed row is a value that says where and why."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
+
+from pipelines import storage
+from pipelines.errors import DataError
+from pipelines.specs.labelled import Format
+from pipelines.storage.decompression import DamagedError, decompressed
+
+_BYTE_ORDER_MARK = "\ufeff"
+_PARQUET_BATCH_ROWS = 1024
+_LARGEST_CELL = 1 << 30
+
+
+class Row(NamedTuple):
+    """One row of a file."""
+
+    uri: str
+    line: int
+    """Where it ends, or its number in a file without lines, from 1."""
+    values: Mapping[str, Any]
+
+
+class BadRow(NamedTuple):
+    """A row that is none."""
+
+    uri: str
+    line: int
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.uri}:{self.line}: {self.detail}"
+
+
+def read_rows(uri: str, kind: Format, names: Sequence[str] | None = None) -> Iterator[Row | BadRow]:
+    """The rows of one file of a tabular format, in order.
+
+    Args:
+        uri: the file, `.gz` and `.zst` included; for `datasets` the folder of a split.
+        kind: `csv` has a header and quotes as in RFC 4180, `tsv` a header and no quoting at all, as GLUE's files.
+        names: of the columns, for a `csv` or `tsv` without a header.
+
+    Raises:
+        DataError: the file is damaged, or has no header.
+        StorageError: it cannot be read.
+    """
+    match kind:
+        case "csv" | "tsv":
+            yield from _separated(uri, kind, names)
+        case "jsonl":
+            yield from _json_lines(uri)
+        case "parquet":
+            yield from _parquet(uri)
+        case "datasets":
+            yield from _arrow_folder(uri)
+        case _:
+            raise ValueError(f"kind must be that of a table, got {kind!r}")
+
+
+def read_text(uri: str) -> str:
+    """A whole text file, decompressed; bytes that are no UTF-8 become lone surrogates, which `is_broken` finds.
+
+    Raises:
+        DataError: the compressed data is damaged.
+        StorageError: it cannot be read.
+    """
+    with storage.open_input(uri) as stored:
+        try:
+            data = decompressed(stored, uri).read()
+        except DamagedError as error:
+            raise DataError(f"{uri}: {error}") from error
+    return data.decode("utf-8", "surrogateescape").removeprefix(_BYTE_ORDER_MARK)
+
+
+def is_broken(text: str) -> bool:
+    """Whether the text has bytes that were no UTF-8, or characters that cannot be written as such."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _separated(uri: str, kind: Format, names: Sequence[str] | None) -> Iterator[Row | BadRow]:
+    csv.field_size_limit(_LARGEST_CELL)
+    text = read_text(uri)
+    rows = csv.reader(io.StringIO(text, newline="")) if kind == "csv" else _tabs(io.StringIO(text, newline="\n"))
+    header: list[str] | None = list(names) if names else None
+    number = 0
+    while True:
+        try:
+            cells = next(rows)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            yield BadRow(uri, number + 1, f"the row is no CSV: {error}")
+            continue
+        number = rows.line_num
+        if not any(cell.strip() for cell in cells):
+            continue
+        if header is None:
+            header = _header(uri, [cell.strip() for cell in cells])
+        elif len(cells) != len(header):
+            yield BadRow(uri, number, f"the row must have {len(header)} cells, got {len(cells)}")
+        elif any(map(is_broken, cells)):
+            yield BadRow(uri, number, "the row must be UTF-8")
+        else:
+            yield Row(uri, number, dict(zip(header, cells, strict=True)))
+
+
+class _tabs:  # noqa: N801 - stands in for csv.reader
+    """Cells between tabs, quotes being letters. Lines end where `\\n` or `\\r\\n` says so and nowhere else."""
+
+    def __init__(self, stream: io.StringIO) -> None:
+        self._lines = iter(stream)
+        self.line_num = 0
+
+    def __next__(self) -> list[str]:
+        line = next(self._lines)
+        self.line_num += 1
+        return line.removesuffix("\n").removesuffix("\r").split("\t")
+
+
+def _header(uri: str, cells: list[str]) -> list[str]:
+    doubled = sorted({cell for cell in cells if cells.count(cell) > 1})
+    if doubled or not all(cells):
+        raise DataError(
+            f"{uri} must begin with a header that names every column once, got {', '.join(map(repr, cells))[:300]}"
+        )
+    return cells
+
+
+def _json_lines(uri: str) -> Iterator[Row | BadRow]:
+    for number, line in enumerate(io.StringIO(read_text(uri), newline="\n"), start=1):
+        if not line.strip():
+            continue
+        if is_broken(line):
+            yield BadRow(uri, number, "the line must be UTF-8")
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield BadRow(uri, number, f"the line must be JSON: {str(error)[:200]}")
+            continue
+        if isinstance(record, dict):
+            yield Row(uri, number, record)
+        else:
+            yield BadRow(uri, number, f"the line must hold an object, got {type(record).__name__}")
+
+
+def _parquet(uri: str) -> Iterator[Row | BadRow]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with storage.open_input(uri) as stream:
+        try:
+            file = pq.ParquetFile(_seekable(stream))
+            yield from _records(uri, file.iter_batches(_PARQUET_BATCH_ROWS))
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{uri} must be a Parquet file: {' '.join(str(error).split())[:300]}") from error
+
+
+def _arrow_folder(uri: str) -> Iterator[Row | BadRow]:
+    """What `datasets.Dataset.save_to_disk` writes: Arrow streams that state.json names; labels by their names."""
+    import pyarrow as pa
+
+    state = storage.read_json(storage.join(uri, "state.json"))
+    names = _label_names(uri)
+    first = 0
+    for file in state.get("_data_files", ()):
+        path = storage.join(uri, file["filename"])
+        with storage.open_input(path) as stream:
+            try:
+                for row in _records(path, pa.ipc.open_stream(stream), names, first):
+                    first = row.line
+                    yield row
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                raise DataError(f"{path} must be an Arrow stream: {' '.join(str(error).split())[:300]}") from error
+
+
+def split_folders(uri: str) -> dict[str, str]:
+    """Splits that a folder of `datasets.DatasetDict.save_to_disk` holds, by name; empty where it is a split itself."""
+    index = storage.join(uri, "dataset_dict.json")
+    if not storage.exists(index):
+        return {}
+    return {str(name): storage.join(uri, str(name)) for name in storage.read_json(index).get("splits", ())}
+
+
+def _label_names(uri: str) -> dict[str, list[str]]:
+    """Columns of `ClassLabel`, or lists of them, to the names of their numbers."""
+    path = storage.join(uri, "dataset_info.json")
+    features = storage.read_json(path).get("features") or {} if storage.exists(path) else {}
+    named = {}
+    for column, feature in features.items():
+        inner = feature.get("feature", feature) if isinstance(feature, dict) else {}
+        if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
+            named[column] = list(inner["names"])
+    return named
+
+
+def _records(
+    uri: str, batches: Any, names: Mapping[str, list[str]] | None = None, first: int = 0
+) -> Iterator[Row | BadRow]:
+    number = first
+    for batch in batches:
+        for values in batch.to_pylist():
+            number += 1
+            for column, labels in (names or {}).items():
+                values[column] = _named(values.get(column), labels)
+            yield Row(uri, number, values)
+
+
+def _named(value: Any, labels: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_named(item, labels) for item in value]
+    if isinstance(value, int) and 0 <= value < len(labels):
+        return labels[value]
+    return None if value == -1 else value  # how a ClassLabel says that there is none
+
+
+def _seekable(stream: IO[bytes]) -> IO[bytes]:
+    return stream if stream.seekable() else io.BytesIO(stream.read())

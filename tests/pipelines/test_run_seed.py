@@ -1,0 +1,208 @@
+"""Finetuning runs: they learn, go on where they stopped, and are never run twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+import transformers
+from finetuning_world import TASKS, base_model, seed_task, toy_task
+
+from pipelines.errors import CheckpointError, NonFiniteLossError
+from pipelines.finetuning import run_seed as loop
+from pipelines.finetuning.base_model import keep_base_model
+from pipelines.finetuning.export import ExportTask, architecture, export_finetuned
+from pipelines.finetuning.run_seed import run_seed
+from pipelines.finetuning.seed_task import SeedResult, SeedTask
+from pipelines.finetuning.summarise import summarise
+from pipelines.specs.finetune import BaselineSpec, ModelFiles
+from pipelines.tasks.prepare import prepare_task
+from pipelines.tasks.scores import main_metric
+
+
+def weights_of(task: SeedTask) -> dict[str, torch.Tensor]:
+    return safetensors.torch.load_file(f"{task.uri}/weights.safetensors")
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_each_kind_of_task_is_learned(tmp_path: Path, kind: str) -> None:
+    """What stands in the words is found out in seconds, on text that was not trained on, the test split included."""
+    task = seed_task(tmp_path, kind)
+    result = run_seed(task)
+    metric = main_metric(task.prepared.task)
+    enough = 90.0 if kind == "question_answering" else 0.9
+    assert result.scores["validation"][metric] >= enough
+    assert result.scores["test"][metric] >= enough
+    assert result.losses[-1][1] < result.losses[0][1]
+    lines = Path(task.uri, "predictions-test.jsonl").read_text().splitlines()
+    assert len(lines) == 32
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_an_export_answers_as_the_run_did(tmp_path: Path, kind: str) -> None:
+    """Loaded by Transformers with nothing missing or left over, from its folder, tokenizer included."""
+    task = seed_task(tmp_path, kind, num_epochs=1)
+    result = run_seed(task)
+    scores = summarise(task.prepared, [result]).scores
+    uri = export_finetuned(ExportTask(task, scores, "ft-1", "toy", "CC0-1.0", str(tmp_path / "export")))
+    model_class = getattr(transformers, architecture(task))
+    model, loading = model_class.from_pretrained(uri, output_loading_info=True)
+    assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(uri)
+    card = Path(uri, "README.md").read_text()
+    assert "license: CC0-1.0" in card
+    assert "ft-1" in card
+    if kind not in ("classification", "regression"):
+        return
+    predictions = [json.loads(line) for line in Path(task.uri, "predictions-test.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path(tmp_path, f"{kind}-test.jsonl").read_text().splitlines()]
+    for row, predicted in zip(rows, predictions, strict=True):
+        with torch.no_grad():
+            logits = model.eval()(**tokenizer(row["text"], return_tensors="pt")).logits[0]
+        if kind == "regression":
+            assert logits.item() == pytest.approx(predicted["prediction"], abs=1e-4)
+        else:
+            assert model.config.id2label[int(logits.argmax())] == predicted["prediction"]
+            assert logits.softmax(0).max().item() == pytest.approx(predicted["probability"], abs=1e-4)
+
+
+class KilledError(Exception):
+    """Stands in for kill -9; the end-to-end tests send the real one."""
+
+
+class DiesOnce:
+    """The step of a run, which ends the process, as it were, the first time it comes to step `at`."""
+
+    def __init__(self, at: int) -> None:
+        self._take = loop._Run._take_step
+        self._at = at
+        self.steps: list[int] = []
+        self.has_died = False
+
+    def __call__(self, run: Any, batch: Any) -> torch.Tensor:
+        if run.step == self._at and not self.has_died:
+            self.has_died = True
+            raise KilledError
+        self.steps.append(run.step)
+        return self._take(run, batch)
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a checkpoint after every logged loss: weights and figures equal the undisturbed run's, bit for bit."""
+    task = seed_task(tmp_path, evaluations_per_epoch=1, early_stopping_patience=100)
+    whole = run_seed(task)
+    again = dataclasses.replace(task, uri=f"{tmp_path}/killed")
+    step = DiesOnce(at=70)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loop._Run, "_take_step", lambda run, batch: step(run, batch))
+    with pytest.raises(KilledError):
+        run_seed(again)
+    resumed = run_seed(again)
+    assert step.steps == list(range(128))
+    for name, tensor in weights_of(task).items():
+        assert torch.equal(tensor, weights_of(again)[name]), name
+    assert resumed.losses == whole.losses
+    assert resumed.evaluations == whole.evaluations
+    assert resumed.scores == whole.scores
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
+    task = seed_task(tmp_path, num_epochs=1)
+    first = run_seed(task)
+    written = Path(task.uri, "weights.safetensors").stat().st_mtime_ns
+    assert run_seed(task) == first
+    assert Path(task.uri, "weights.safetensors").stat().st_mtime_ns == written
+    other = dataclasses.replace(task, training=task.training.model_copy(update={"learning_rate": 1e-3}))
+    assert SeedResult.find(task.uri, other.identity) is None
+
+
+def test_seeds_differ_and_one_seed_repeats(tmp_path: Path) -> None:
+    runs = [seed_task(tmp_path, seed=seed, run=run, num_epochs=1) for seed, run in ((1, "a"), (1, "b"), (2, "a"))]
+    for run in runs:
+        run_seed(run)
+    one, same, other = (weights_of(run)["head.dense.weight"] for run in runs)
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_without_pretraining_the_seed_gives_all_weights(tmp_path: Path) -> None:
+    source = ModelFiles(uri=base_model(tmp_path).origin, without_pretraining=True)
+    base = keep_base_model(source, str(tmp_path / "random"), "")
+    task = seed_task(tmp_path, num_epochs=1, learning_rate=1e-9)
+    trained, random = (
+        dataclasses.replace(task, uri=f"{tmp_path}/p"),
+        dataclasses.replace(task, base=base, uri=f"{tmp_path}/r"),
+    )
+    assert trained.identity != random.identity
+    run_seed(trained)
+    run_seed(random)
+    assert not torch.allclose(weights_of(trained)["embeddings.word"], weights_of(random)["embeddings.word"], atol=1e-3)
+
+
+def test_stopping_early_keeps_the_best_weights(tmp_path: Path) -> None:
+    """Nothing is learned at a rate of nearly nothing: the run ends after its patience, and says when."""
+    task = seed_task(tmp_path, learning_rate=1e-12, num_epochs=50, evaluations_per_epoch=1, early_stopping_patience=2)
+    result = run_seed(task)
+    assert result.num_steps == 3 * task.prepared.steps_per_epoch(16)
+    assert [step for step, _ in result.evaluations] == [16, 32, 48]
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:
+    task = seed_task(tmp_path)
+    folder = Path(task.base.origin)
+    state = safetensors.torch.load_file(folder / "model.safetensors")
+    state["electra.encoder.layer.0.intermediate.dense.bias"].fill_(3e38)  # finite, and nothing after it is
+    safetensors.torch.save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    base = keep_base_model(ModelFiles(uri=str(folder)), str(tmp_path / "huge"), "")
+    task = dataclasses.replace(task, base=base, uri=f"{tmp_path}/huge-run")
+    with pytest.raises(NonFiniteLossError, match="classification seed 1: the loss must be finite"):
+        run_seed(task)
+
+
+def test_balanced_weights_are_inverse_to_frequency(tmp_path: Path) -> None:
+    task = seed_task(tmp_path)
+    spec = task.prepared.task.model_copy(update={"class_weights": "balanced"})
+    prepared = dataclasses.replace(task.prepared, task=spec, labels=("bad", "good"), label_counts=(30, 10))
+    assert dataclasses.replace(task, prepared=prepared).class_weights() == pytest.approx((40 / 60, 40 / 20))
+    named = dataclasses.replace(prepared, task=spec.model_copy(update={"class_weights": {"good": 4.0}}))
+    assert dataclasses.replace(task, prepared=named).class_weights() == (1.0, 4.0)
+
+
+def test_two_jobs_on_one_task_prepare_it_once(tmp_path: Path) -> None:
+    base, task = base_model(tmp_path), toy_task("classification", tmp_path)
+    storage = str(tmp_path / "storage")
+    first = prepare_task("a", task, base.uri, 64, storage, BaselineSpec())
+    written = Path(first.uri, "train.npz").stat().st_mtime_ns
+    second = prepare_task("b", task, base.uri, 64, storage, BaselineSpec())
+    assert (second.digest, second.name) == (first.digest, "b")
+    assert Path(first.uri, "train.npz").stat().st_mtime_ns == written
+    other = prepare_task("a", task, base.uri, 32, storage, BaselineSpec())
+    assert other.digest != first.digest
+
+
+def test_baselines_stand_beside_the_scores(tmp_path: Path) -> None:
+    """The label stands in the words, so TF-IDF finds it too, and the commonest label does not."""
+    baselines = seed_task(tmp_path).prepared.baselines
+    assert baselines["tfidf"]["accuracy"] >= 0.95
+    assert baselines["majority"]["accuracy"] < 0.7
+
+
+@pytest.mark.parametrize("break_it", ["layer", "vocabulary"])
+def test_a_model_that_is_no_whole_encoder_is_refused(tmp_path: Path, break_it: str) -> None:
+    folder = Path(base_model(tmp_path).origin)
+    state = safetensors.torch.load_file(folder / "model.safetensors")
+    if break_it == "layer":
+        del state["electra.encoder.layer.1.output.dense.weight"]
+    else:
+        state["electra.embeddings.word_embeddings.weight"] = state["electra.embeddings.word_embeddings.weight"][
+            :20
+        ].clone()
+    safetensors.torch.save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    message = "must hold every weight of its encoder" if break_it == "layer" else "must have at most 20 entries, got"
+    with pytest.raises(CheckpointError, match=message):
+        keep_base_model(ModelFiles(uri=str(folder)), str(tmp_path / "other"), "")

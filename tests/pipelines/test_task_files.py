@@ -1,0 +1,299 @@
+"""Labelled files of every format, sound and broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.errors import DataError
+from pipelines.specs.task import (
+    ClassificationTask,
+    MultipleChoiceTask,
+    QuestionAnsweringTask,
+    RegressionTask,
+    TokenClassificationTask,
+    UserTask,
+)
+from pipelines.tasks.examples import ChoiceExample, QuestionExample, TaggedExample, TaskData, TextExample
+from pipelines.tasks.files import task_files
+from pipelines.tasks.read import overlap, read_task
+
+ROWS = [("good", "yes"), ('a "quoted", text', "no"), ("two\nlines", "yes"), ("bad", "no")]
+CSV = 'text,label\ngood,yes\n"a ""quoted"", text",no\n"two\nlines",yes\nbad,no\n'
+
+
+def read(task: UserTask) -> TaskData:
+    return read_task(task, task_files(task.data))
+
+
+def classification(folder: Path, train: str | bytes, name: str = "train.csv", **fields: Any) -> ClassificationTask:
+    """A task whose validation file is sound."""
+    (folder / name).write_bytes(train.encode() if isinstance(train, str) else train)
+    (folder / "dev.csv").write_text("text,label\nfine,yes\npoor,no\n")
+    data = {"train": str(folder / name), "validation": str(folder / "dev.csv"), **fields.pop("data", {})}
+    return ClassificationTask.model_validate({"data": data, **fields})
+
+
+def texts(data: TaskData) -> list[tuple[str, Any]]:
+    return [(one.text, one.label) for one in data.train.examples if isinstance(one, TextExample)]
+
+
+def test_csv_has_quotes_and_line_ends_in_cells(tmp_path: Path) -> None:
+    assert texts(read(classification(tmp_path, CSV))) == ROWS
+
+
+def test_tsv_has_no_quotes(tmp_path: Path) -> None:
+    """A quotation mark is a letter, as in GLUE's files."""
+    found = read(classification(tmp_path, 'text\tlabel\n"open\tyes\nclosed"\tno\n', "train.tsv"))
+    assert texts(found) == [('"open', "yes"), ('closed"', "no")]
+
+
+def test_json_lines_and_compressed_files(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps({"text": text, "label": label}) for text, label in ROWS)
+    assert texts(read(classification(tmp_path, lines, "train.jsonl"))) == ROWS
+    assert texts(read(classification(tmp_path, gzip.compress(CSV.encode()), "train.csv.gz"))) == ROWS
+
+
+def test_parquet(tmp_path: Path) -> None:
+    table = pa.table({"text": [text for text, _ in ROWS], "label": [label for _, label in ROWS]})
+    pq.write_table(table, tmp_path / "train.parquet")
+    task = classification(tmp_path, (tmp_path / "train.parquet").read_bytes(), "train.parquet")
+    assert texts(read(task)) == ROWS
+
+
+def test_a_folder_of_datasets_with_named_labels(tmp_path: Path) -> None:
+    """All splits in one folder, as `DatasetDict.save_to_disk` leaves them; numbers become their names."""
+    for split, labels in (("train", [1, 0, 1]), ("validation", [0, 1]), ("test", [-1])):
+        folder = tmp_path / "set" / split
+        folder.mkdir(parents=True)
+        table = pa.table({"text": [f"{split} {index}" for index in range(len(labels))], "label": labels})
+        with (
+            pa.OSFile(str(folder / "data-00000-of-00001.arrow"), "wb") as sink,
+            pa.ipc.new_stream(sink, table.schema) as writer,
+        ):
+            writer.write_table(table)
+        (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
+        features = {
+            "label": {"names": ["neg", "pos"], "_type": "ClassLabel"},
+            "text": {"dtype": "string", "_type": "Value"},
+        }
+        (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
+    (tmp_path / "set" / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "validation", "test"]}))
+    task = ClassificationTask.model_validate({"data": {"format": "datasets", "train": str(tmp_path / "set")}})
+    found = read(task)
+    assert texts(found) == [("train 0", "pos"), ("train 1", "neg"), ("train 2", "pos")]
+    assert found.labels == ("neg", "pos")
+    assert [one.label for one in found.test[""].examples] == [None]  # type: ignore[union-attr]
+
+
+def test_numbers_are_labels_in_their_own_order(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps({"text": f"t{label}", "label": label}) for label in (10, 2, 1))
+    task = classification(tmp_path, lines, "train.jsonl", data={"validation": None, "validation_fraction": 0.5})
+    (tmp_path / "dev.jsonl").write_text('{"text": "x", "label": 2}\n')
+    task = ClassificationTask.model_validate(
+        {"data": {"train": str(tmp_path / "train.jsonl"), "validation": str(tmp_path / "dev.jsonl")}}
+    )
+    assert read(task).labels == ("1", "2", "10")
+
+
+def test_without_a_validation_file_equal_texts_stay_on_one_side(tmp_path: Path) -> None:
+    rows = "".join(f"text {index % 40},{'ab'[index % 2]}\n" for index in range(200))
+    (tmp_path / "all.csv").write_text("text,label\n" + rows)
+    task = ClassificationTask.model_validate({"data": {"train": str(tmp_path / "all.csv"), "validation_fraction": 0.3}})
+    found = read(task)
+    assert len(found.train.examples) + len(found.validation[""].examples) == 200
+    assert 0.1 < len(found.validation[""].examples) / 200 < 0.6
+    assert overlap(found) == {"validation": 0}
+
+
+def test_what_validation_shares_with_training_is_counted(tmp_path: Path) -> None:
+    found = read(classification(tmp_path, "text,label\nfine,yes\nbad,no\n"))
+    assert overlap(found) == {"validation": 1}
+
+
+def test_fewer_training_examples_are_the_same_ones_every_time(tmp_path: Path) -> None:
+    rows = "text,label\n" + "".join(f"text {index},{'ab'[index % 2]}\n" for index in range(50))
+    task = classification(tmp_path, rows, data={"max_train_examples": 20, "validation": None})
+    first, second = read(task), read(task)
+    assert len(first.train.examples) == 20
+    assert first.train == second.train
+
+
+CONLLU = (
+    "# text = I go to-day\n1\tI\t_\tPRON\tPRP\t_\t2\t_\t_\t_\n2-3\tgoto\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "2\tgo\t_\tVERB\tVBP\t_\t0\t_\t_\t_\n2.1\tx\t_\tX\tX\t_\t_\t_\t_\t_\n3\tto-day\t_\tNOUN\tNN\t_\t2\t_\t_\t_\n\n"
+    "1\tYes\t_\tINTJ\tUH\t_\t0\t_\t_\t_\n"
+)
+
+
+def test_conllu_leaves_out_joined_words_and_empty_nodes(tmp_path: Path) -> None:
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.conllu").write_text(CONLLU)
+    data = {"train": str(tmp_path / "train.conllu"), "validation": str(tmp_path / "dev.conllu")}
+    found = read(TokenClassificationTask.model_validate({"data": data}))
+    first, second = (one for one in found.train.examples if isinstance(one, TaggedExample))
+    assert (first.tokens, first.tags) == (("I", "go", "to-day"), ("PRON", "VERB", "NOUN"))
+    assert (second.tokens, second.tags) == (("Yes",), ("INTJ",))
+    fine = read(TokenClassificationTask.model_validate({"data": data, "tags": "xpos"}))
+    assert fine.labels == ("NN", "PRP", "UH", "VBP")
+
+
+def test_conll_takes_the_first_and_the_last_column(tmp_path: Path) -> None:
+    text = "-DOCSTART- -X- -X- O\n\nU.N. NNP I-NP B-ORG\nofficial NN I-NP O\n\nOslo NNP B-NP B-LOC\n"
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.conll").write_text(text)
+    data = {"train": str(tmp_path / "train.conll"), "validation": str(tmp_path / "dev.conll")}
+    found = read(TokenClassificationTask.model_validate({"data": data, "scheme": "BIO"}))
+    assert [one.tags for one in found.train.examples] == [("B-ORG", "O"), ("B-LOC",)]  # type: ignore[union-attr]
+    chunks = read(TokenClassificationTask.model_validate({"data": data, "tags": "2"}))
+    assert chunks.labels == ("NN", "NNP")
+
+
+def squad(questions: list[dict[str, Any]], context: str = "Oslo is the capital of Norway.") -> str:
+    return json.dumps({"data": [{"title": "x", "paragraphs": [{"context": context, "qas": questions}]}]})
+
+
+ANSWERED = {"id": "1", "question": "Which city?", "answers": [{"text": "Oslo", "answer_start": 0}]}
+
+
+def questions(folder: Path, train: str, dev: str | None = None, **fields: Any) -> QuestionAnsweringTask:
+    (folder / "train.json").write_text(train)
+    (folder / "dev.json").write_text(dev or squad([ANSWERED]))
+    data = {"train": str(folder / "train.json"), "validation": str(folder / "dev.json"), **fields}
+    return QuestionAnsweringTask.model_validate({"data": data})
+
+
+def test_squad_files_of_both_versions(tmp_path: Path) -> None:
+    none = {"id": "2", "question": "Which river?", "answers": [], "is_impossible": True}
+    found = read(questions(tmp_path, squad([ANSWERED, none])))
+    first, second = (one for one in found.train.examples if isinstance(one, QuestionExample))
+    assert first.answers is not None
+    assert first.answers[0] == ("Oslo", 0)
+    assert second.answers == ()
+
+
+def test_questions_in_a_table(tmp_path: Path) -> None:
+    row = {"id": "7", "question": "Which?", "context": "In Oslo.", "answers": {"text": ["Oslo"], "answer_start": [3]}}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
+    data = {"train": str(tmp_path / "train.jsonl"), "validation": str(tmp_path / "train.jsonl")}
+    found = read(QuestionAnsweringTask.model_validate({"data": data}))
+    assert found.train.examples[0] == QuestionExample("7", "Which?", "In Oslo.", (("Oslo", 3),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("label", [1, "1", "B", "b", "second"])
+def test_a_choice_is_named_by_number_letter_or_text(tmp_path: Path, label: Any) -> None:
+    row = {"text": "Which?", "choices": ["first", "second", "third"], "label": label}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
+    data = {"train": str(tmp_path / "train.jsonl"), "validation": str(tmp_path / "train.jsonl")}
+    found = read(MultipleChoiceTask.model_validate({"data": data})).train.examples[0]
+    assert isinstance(found, ChoiceExample)
+    assert found.label == 1
+
+
+def test_choices_in_columns_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("text,a,b,label\nWhich?,first,second,B\n")
+    data = {"train": str(tmp_path / "train.csv"), "validation": str(tmp_path / "train.csv")}
+    found = read(MultipleChoiceTask.model_validate({"data": data, "choices": ["a", "b"]})).train.examples[0]
+    assert found == ChoiceExample("train.csv:2", "Which?", ("first", "second"), 1)
+
+
+def refusal(task: UserTask) -> DataError:
+    with pytest.raises(DataError) as error:
+        read(task)
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("train", "expected"),
+    [
+        ("", "train.csv must hold examples, got no row"),
+        ("text,label\n", "train.csv must hold examples, got no row"),
+        ("text,category\na,b\n", "must have the column 'label', which task.label names, got 'text', 'category'"),
+        ("text,text\na,b\n", "must begin with a header that names every column once"),
+        ("text,label\na,yes\nb,yes\n", "must have at least two labels, got 'yes'"),
+        (
+            "text,label\na,maybe\nb,no\n",
+            "every label of validation must be one of 'maybe', 'no', got 'yes' at dev.csv:2",
+        ),
+        (b"text,label\na,yes\n\xff\xfe,no\nb,no\n", "got 0.01 and 1 of 3"),
+        ("text,label\na,yes\nb\nc,no\n", "got 0.01 and 1 of 3"),
+        ("text,label\na,yes\n,no\nc,no\n", "got 0.01 and 1 of 3"),
+        ("text,label\na,yes\nb,\nc,no\n", "got 0.01 and 1 of 3"),
+    ],
+    ids=[
+        "empty",
+        "header-only",
+        "column",
+        "doubled-column",
+        "one-class",
+        "unseen",
+        "encoding",
+        "cells",
+        "no-text",
+        "no-label",
+    ],
+)
+def test_bad_data_is_named(tmp_path: Path, train: str | bytes, expected: str) -> None:
+    assert expected in str(refusal(classification(tmp_path, train)))
+
+
+def test_bad_rows_are_reported_by_file_and_line(tmp_path: Path) -> None:
+    error = refusal(classification(tmp_path, b"text,label\na,yes\n\xff\xfe,no\nb,no\nc\n"))
+    assert error.report[0].endswith("train.csv:3: the row must be UTF-8")
+    assert error.report[1].endswith("train.csv:5: the row must have 2 cells, got 1")
+
+
+def test_a_few_bad_rows_are_left_out_where_that_is_allowed(tmp_path: Path) -> None:
+    task = classification(tmp_path, "text,label\na,yes\nb\nc,no\n", data={"max_bad_row_fraction": 0.5})
+    found = read(task)
+    assert (len(found.train.examples), found.train.num_bad_rows) == (2, 1)
+
+
+def test_a_label_that_training_lacks_may_be_listed(tmp_path: Path) -> None:
+    found = read(classification(tmp_path, "text,label\na,maybe\nb,no\n", labels=("yes", "no", "maybe")))
+    assert found.labels == ("yes", "no", "maybe")
+
+
+def test_an_answer_that_is_not_in_its_context(tmp_path: Path) -> None:
+    """For training it is malformed; for scoring its text is all that counts."""
+    wrong = {**ANSWERED, "answers": [{"text": "Bergen", "answer_start": 0}]}
+    error = refusal(questions(tmp_path, squad([wrong])))
+    assert "got 'Bergen' at 0, where 'Oslo i' stands" in error.report[0]
+    kept = read(questions(tmp_path, squad([ANSWERED]), squad([wrong]))).validation[""].examples[0]
+    assert isinstance(kept, QuestionExample)
+    assert kept.answers == (("Bergen", 0),)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"data": [{"paragraphs": [{"qas": [{}]}]}]}', "{"])
+def test_what_is_not_squads_layout_is_refused(tmp_path: Path, content: str) -> None:
+    message = str(refusal(questions(tmp_path, content)))
+    assert "must have SQuAD's layout" in message or "must be JSON" in message
+
+
+def test_numbers_out_of_range_are_malformed(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("text,label\na,0.5\nb,7\nc,nan\n")
+    data = {"train": str(tmp_path / "train.csv"), "validation": str(tmp_path / "train.csv")}
+    error = refusal(RegressionTask.model_validate({"data": data}))
+    assert "must be from 0 to 1 (task.label_range), got 7" in error.report[0]
+    assert "must hold a number, got 'nan'" in error.report[1]
+
+
+def test_tags_must_be_as_many_as_words(tmp_path: Path) -> None:
+    lines = [{"tokens": ["a", "b"], "tags": ["X"]}, {"tokens": ["a"], "tags": ["Y"]}]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    data = {"train": str(tmp_path / "train.jsonl"), "validation": str(tmp_path / "train.jsonl")}
+    error = refusal(TokenClassificationTask.model_validate({"data": data}))
+    assert "must have a label for each of 2 words, got 1" in error.report[0]
+
+
+def test_span_labels_must_have_their_marks(tmp_path: Path) -> None:
+    lines = [{"tokens": ["a", "b"], "tags": ["B-X", "PER"]}]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    data = {"train": str(tmp_path / "train.jsonl"), "validation": str(tmp_path / "train.jsonl")}
+    assert "got 'PER'" in str(refusal(TokenClassificationTask.model_validate({"data": data, "scheme": "BIO"})))
