@@ -5,8 +5,9 @@
 The model is a folder in the layout of Transformers; random weights of ELECTRA-Small without one. The data are those of
 a GLUE task; without a folder sentences of like lengths are made up, and only speed means anything. Three contenders
 take turns, each in a process of its own with the same threads: ours, Trainer as users write it (dynamic padding), and
-Trainer that groups examples by length. All take Adam with bias correction, one rate for all layers, and fp32. Speed is examples
-over the time of the training loop, start-up and evaluation left out on both sides. Needs `pip install accelerate`.
+Trainer that groups examples by length. All take Adam with bias correction, one rate for all layers, and fp32. Speed is
+examples over the time of the training loop, start-up and evaluation left out on both sides. Needs
+`pip install accelerate`.
 """
 
 from __future__ import annotations
@@ -81,20 +82,27 @@ def run_ours(settings: dict[str, Any], name: str, seed: int) -> dict[str, float]
     import os
 
     os.environ["MALLOC_ARENA_MAX"] = "1"
-    from pipelines.finetuning.base_model import keep_base_model
+    from pipelines.finetuning.keep_base_model import keep_base_model
     from pipelines.finetuning.run_seed import run_seed
     from pipelines.finetuning.seed_task import SeedTask
     from pipelines.specs.compute import WorkerSpec
     from pipelines.specs.finetune import BaselineSpec, FinetuneTrainingSpec, ModelFiles
     from pipelines.specs.task import GlueTask
-    from pipelines.tasks.prepare import prepare_task
+    from pipelines.tasks.prepare import TaskPreparation, prepare_task
     from pipelines.tasks.scores import main_metric
 
     scratch = settings["scratch"]
     base = keep_base_model(ModelFiles(uri=settings["model"]), f"{scratch}/job", "")
     glue = GlueTask(name=settings["task"], uri=settings["task_folder"], max_train_examples=settings["examples"])
     prepared = prepare_task(
-        settings["task"], glue, base.uri, MAX_LENGTH, f"{scratch}/storage", BaselineSpec(majority=False, tfidf=False)
+        TaskPreparation(
+            settings["task"],
+            glue,
+            base.uri,
+            MAX_LENGTH,
+            f"{scratch}/storage",
+            BaselineSpec(majority=False, tfidf=False),
+        )
     )
     training = FinetuneTrainingSpec(
         num_epochs=settings["epochs"],

@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
+import threading
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pipelines import storage
 from pipelines.errors import DataError
-from pipelines.finetuning.base_model import BaseModel, keep_base_model
+from pipelines.finetuning.base_model import BaseModel
 from pipelines.finetuning.export import ExportTask, architecture, export_finetuned
+from pipelines.finetuning.keep_base_model import keep_base_model
 from pipelines.finetuning.run_seed import run_seed
 from pipelines.finetuning.seed_task import PROGRESS_FILE, SeedResult, SeedTask
 from pipelines.finetuning.submission import write_submissions
@@ -28,11 +30,11 @@ from pipelines.record.card import card_text
 from pipelines.record.identity import RunIdentity
 from pipelines.resources import check_resources, run_side_by_side
 from pipelines.specs.documents import JobResult, ModelVersion
-from pipelines.specs.finetune import BaselineSpec, FinetuneSpec
+from pipelines.specs.finetune import FinetuneSpec
 from pipelines.specs.plans import named_tasks
 from pipelines.specs.task import GlueSuite, GlueTask, TaskSpec
 from pipelines.tasks.glue import missing_files
-from pipelines.tasks.prepare import PreparedTask, prepare_task
+from pipelines.tasks.prepare import PreparedTask, TaskPreparation, prepare_task
 
 log = logging.getLogger(__name__)
 
@@ -44,18 +46,6 @@ PIPELINES = {
 """Transformers' pipeline that serves a task; it has none for the others."""
 _NO_PIPELINE = "feature-extraction"
 _EXAMPLE_TEXT = "The committee approved the proposal on Tuesday."
-
-
-@dataclass(frozen=True)
-class _Preparation:
-    """What one task's preparation needs."""
-
-    name: str
-    spec: TaskSpec
-    tokenizer_uri: str
-    max_length: int
-    storage_uri: str
-    baselines: BaselineSpec
 
 
 def run_finetuning(
@@ -77,6 +67,7 @@ def run_finetuning(
     _record_start(run, spec, base, prepared)
 
     reporter.stage("train", "starting")
+    threading.Thread(target=tracking.import_flavour, name="import", daemon=True).start()
     runs = [
         SeedTask(task, base, spec.training, spec.compute, seed, directory.path("seeds", task.name, str(seed)))
         for task in prepared
@@ -142,24 +133,13 @@ def _prepare(
                 f"max_sequence_length must be at most the model's max_position_embeddings, "
                 f"got {length} for {name} and {base.encoder.max_position_embeddings}"
             )
-        preparations.append(_Preparation(name, task, base.uri, length, storage_uri, spec.baselines))
+        preparations.append(TaskPreparation(name, task, base.uri, length, storage_uri, spec.baselines))
 
     def tell(num_done: int) -> None:
         reporter.say(f"reading {len(preparations)} tasks, {num_done} done", num_done / len(preparations))
 
-    done = dict(run_side_by_side(_prepare_one, preparations, spec.compute, tell))
+    done = dict(run_side_by_side(prepare_task, preparations, spec.compute, tell))
     return [done[place] for place in range(len(preparations))]
-
-
-def _prepare_one(preparation: _Preparation) -> PreparedTask:
-    return prepare_task(
-        preparation.name,
-        preparation.spec,
-        preparation.tokenizer_uri,
-        preparation.max_length,
-        preparation.storage_uri,
-        preparation.baselines,
-    )
 
 
 def _finetune(runs: Sequence[SeedTask], spec: FinetuneSpec, reporter: ProgressReporter) -> dict[int, SeedResult]:
@@ -176,8 +156,11 @@ def _finetune(runs: Sequence[SeedTask], spec: FinetuneSpec, reporter: ProgressRe
         place: run.num_steps(run.prepared.steps_per_epoch(spec.training.batch_size)) for place, run in enumerate(runs)
     }
 
+    began = time.monotonic()
+    before = sum(planned[place] for place in results)
+
     def tell(num_done: int) -> None:
-        _report(runs, planned, results, reporter)
+        _report(runs, planned, results, reporter, before, began)
 
     tell(0)
     for index, result in run_side_by_side(run_seed, [runs[place] for place in places], spec.compute, tell):
@@ -193,10 +176,21 @@ def _report(
     planned: Mapping[int, int],
     results: Mapping[int, SeedResult],
     reporter: ProgressReporter,
+    before: int,
+    began: float,
 ) -> None:
-    """Say how far all runs together are; what a run is at, its own file tells."""
+    """Say how far all runs together are; what a run is at, its own file tells.
+
+    Args:
+        runs: all of them.
+        planned: steps of each.
+        results: of those that are finished.
+        reporter: who says it.
+        before: steps that were taken before this attempt.
+        began: when it did, by the monotonic clock.
+    """
     if reporter.is_due():
-        taken, rate, at = 0, 0.0, ""
+        taken, at = 0, ""
         for place, run in enumerate(runs):
             if place in results:
                 taken += planned[place]
@@ -205,11 +199,12 @@ def _report(
             if storage.exists(uri):
                 progress = storage.read_json(uri)
                 taken += int(progress["step"])
-                rate += float(progress["examples_per_second"])
                 at = at or f", {run.name} at step {progress['step']} of {progress['num_steps']}"
+        rate = (taken - before) / max(time.monotonic() - began, 1e-9)
         reporter.update(
             step=taken,
             num_train_steps=sum(planned.values()),
+            eta_seconds=(sum(planned.values()) - taken) / rate if rate > 0 else None,
             message=f"{len(results)} of {len(runs)} runs done{at}",
             fraction=min(1.0, taken / sum(planned.values())),
         )

@@ -11,7 +11,7 @@ from pipelines import storage
 from pipelines.corpus import python_docs
 from pipelines.errors import CorpusError
 from pipelines.specs.corpus import CorpusSpec, JsonlSource, ParquetSource, PythonDocsSource, Source, TextSource
-from pipelines.storage import FoundFile, decompression, python_docs
+from pipelines.storage import FoundFile, decompression
 from pipelines.storage.artifacts import digest_of
 
 RANGE_BYTES = 32 << 20

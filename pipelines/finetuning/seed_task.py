@@ -23,6 +23,8 @@ RESULT_FILE = "result.json"
 WEIGHTS_FILE = "weights.safetensors"
 PROGRESS_FILE = "progress.json"
 DEFAULT_EPOCHS, QUESTION_EPOCHS = 3.0, 2.0
+_LEARNING_RATES = ((256, 1e-3), (512, 3e-4), (1024, 1e-4), (math.inf, 5e-5))
+"""By the width below which each holds."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,7 @@ class SeedTask:
     def optimizer(self, num_steps: int) -> OptimizerConfig:
         """The rules for the weights; what the spec leaves open depends on the size of the network."""
         training, encoder = self.training, self.base.encoder
-        width = encoder.hidden_size
-        rate = training.learning_rate or (3e-4 if width < 512 else 1e-4 if width < 1024 else 5e-5)
+        rate = training.learning_rate or default_learning_rate(encoder.hidden_size)
         return OptimizerConfig(
             name=training.optimizer,
             learning_rate=rate,
@@ -118,6 +119,14 @@ class SeedTask:
             counts = np.maximum(np.array(self.prepared.label_counts, np.float64), 1.0)
             return tuple(float(weight) for weight in counts.sum() / (len(counts) * counts))
         return tuple(task.class_weights.get(label, 1.0) for label in labels)
+
+
+def default_learning_rate(hidden_size: int) -> float:
+    """The original's for the three sizes of the paper (appendix B); above them for networks narrower than Small, which
+    the tasks at hand showed to want more: 128 wide, Banking77 ended at 0.69 with 3e-4, at 0.74 with 1e-3 and nowhere
+    with 3e-3; tagging, in one epoch, at 0.79, 0.82 and 0.79.
+    """
+    return next(rate for width, rate in _LEARNING_RATES if hidden_size < width)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class FinetuneTrainingSpec(FrozenModel):
     """Tokens of an example at most; longer ones are cut, texts that are searched for answers are read in windows. A
     batch is only as long as its longest example."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Peak; by the width of the network when absent: 3e-4 below 512, 1e-4 below 1024, else 5e-5."""
+    """Peak; by the width of the network when absent: 1e-3 below 256, then 3e-4, 1e-4 from 512 on, 5e-5 from 1024."""
     layerwise_decay: Annotated[float, Field(gt=0, le=1)] | None = None
     """The rate of a layer is this times that of the layer above it; 0.9 from 24 layers on, else 0.8, when absent."""
     layerwise_decay_skips_one: bool = False

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pydantic
-
 from pipelines import storage
 from pipelines.specs.finetune import BaselineSpec
 from pipelines.specs.task import ClassificationTask, GlueName, GlueTask, TaskSpec, TokenClassificationTask, UserTask
@@ -35,7 +33,6 @@ from pipelines.tokenizer import TOKENIZER_FILE, load_tokenizer, special_ids
 
 FORMAT_VERSION = 1
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
-_TASK: pydantic.TypeAdapter[UserTask] = pydantic.TypeAdapter(UserTask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,38 +90,44 @@ class PreparedTask:
         return examples
 
 
-def prepare_task(
-    name: str, spec: TaskSpec, tokenizer_uri: str, max_length: int, storage_uri: str, baselines: BaselineSpec
-) -> PreparedTask:
-    """Read, check and tokenise a task; a complete copy of the same is returned as it is.
+@dataclass(frozen=True)
+class TaskPreparation:
+    """What `prepare_task` needs to know."""
 
-    Args:
-        name: of the task in its job.
-        spec: as the job has it.
-        tokenizer_uri: folder with the model's `tokenizer.json`.
-        max_length: tokens of a row at most.
-        storage_uri: root of the artifacts.
-        baselines: which to reckon.
+    name: str
+    """Of the task in its job."""
+    spec: TaskSpec
+    tokenizer_uri: str
+    """Folder with the model's `tokenizer.json`."""
+    max_length: int
+    """Tokens of a row at most."""
+    storage_uri: str
+    """Root of the artifacts."""
+    baselines: BaselineSpec
+    """Which to reckon."""
+
+
+def prepare_task(wanted: TaskPreparation) -> PreparedTask:
+    """Read, check and tokenise a task; a complete copy of the same is returned as it is.
 
     Raises:
         DataError: the files give no such task.
         StorageError: a file cannot be read or written.
     """
+    spec = wanted.spec
     task, files = glue_task(spec) if isinstance(spec, GlueTask) else (spec, task_files(spec.data))
-    digest = _digest(task, files, tokenizer_uri, max_length, baselines)
-    uri = storage.join(storage_uri, "tasks", digest)
-    glue_name = spec.name if isinstance(spec, GlueTask) else None
+    digest = _digest(wanted, task, files)
+    uri = storage.join(wanted.storage_uri, "tasks", digest)
     if not storage.exists(storage.join(uri, MANIFEST_FILE)):
-        storage.write_json(
-            storage.join(uri, MANIFEST_FILE), _make(task, files, tokenizer_uri, max_length, baselines, uri)
-        )
+        storage.write_json(storage.join(uri, MANIFEST_FILE), _make(wanted, task, files, uri))
     manifest = storage.read_json(storage.join(uri, MANIFEST_FILE))
     return PreparedTask(
-        name=name,
+        name=wanted.name,
         uri=uri,
         digest=digest,
-        task=_TASK.validate_python(manifest["task"]),
-        glue_name=glue_name,
+        # How it is learned is this job's; how it was read is in the digest.
+        task=task,
+        glue_name=spec.name if isinstance(spec, GlueTask) else None,
         labels=tuple(manifest["labels"]),
         label_counts=tuple(manifest["label_counts"]),
         num_choices=manifest["num_choices"],
@@ -134,14 +137,12 @@ def prepare_task(
     )
 
 
-def _make(
-    task: UserTask, files: TaskFiles, tokenizer_uri: str, max_length: int, baselines: BaselineSpec, uri: str
-) -> dict[str, Any]:
+def _make(wanted: TaskPreparation, task: UserTask, files: TaskFiles, uri: str) -> dict[str, Any]:
     data = read_task(task, files)
-    tokenizer = load_tokenizer(tokenizer_uri)
+    tokenizer = load_tokenizer(wanted.tokenizer_uri)
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    maker = FeatureMaker(task, tokenizer, special_ids(tokenizer), data.labels, max_length)
+    maker = FeatureMaker(task, tokenizer, special_ids(tokenizer), data.labels, wanted.max_length)
     also_in_training = overlap(data)
     splits = []
     num_choices = 1
@@ -166,13 +167,12 @@ def _make(
         if isinstance(split.examples[0], ChoiceExample):
             num_choices = len(split.examples[0].choices)
     reckoned = {}
-    if baselines.majority:
+    if wanted.baselines.majority:
         reckoned["majority"] = majority_scores(task, data)
-    if baselines.tfidf:
+    if wanted.baselines.tfidf:
         reckoned["tfidf"] = tfidf_scores(task, data)
     return {
         "format_version": FORMAT_VERSION,
-        "task": task.model_dump(mode="json"),
         "labels": list(data.labels),
         "label_counts": _label_counts(data),
         "num_choices": num_choices,
@@ -218,11 +218,12 @@ def _label_counts(data: TaskData) -> list[int]:
     return list(counts.values())
 
 
-def _digest(task: UserTask, files: TaskFiles, tokenizer_uri: str, max_length: int, baselines: BaselineSpec) -> str:
+def _digest(wanted: TaskPreparation, task: UserTask, files: TaskFiles) -> str:
     """Of what decides the bytes: files with size and time or ETag, columns, tokenizer, length."""
     decisive = task.model_dump(mode="json", exclude={"num_epochs", "max_sequence_length", "head"})
     if isinstance(task, ClassificationTask | TokenClassificationTask):
         decisive.pop("class_weights")
+    tokenizer = storage.read_bytes(storage.join(wanted.tokenizer_uri, TOKENIZER_FILE))
     return digest_of(
         {
             "format_version": FORMAT_VERSION,
@@ -230,9 +231,9 @@ def _digest(task: UserTask, files: TaskFiles, tokenizer_uri: str, max_length: in
             "train": _identities(files.train.uris),
             "validation": {name: _identities(split.uris) for name, split in files.validation.items()},
             "test": {name: _identities(split.uris) for name, split in files.test.items()},
-            "tokenizer": hashlib.sha256(storage.read_bytes(storage.join(tokenizer_uri, TOKENIZER_FILE))).hexdigest(),
-            "max_length": max_length,
-            "baselines": baselines.model_dump(mode="json"),
+            "tokenizer": hashlib.sha256(tokenizer).hexdigest(),
+            "max_length": wanted.max_length,
+            "baselines": wanted.baselines.model_dump(mode="json"),
         }
     )
 

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 import transformers
 
-from pipelines.finetuning.base_model import BaseModel, keep_base_model
+from pipelines.finetuning.base_model import BaseModel
+from pipelines.finetuning.keep_base_model import keep_base_model
 from pipelines.finetuning.seed_task import SeedTask
 from pipelines.specs.compute import WorkerSpec
 from pipelines.specs.finetune import BaselineSpec, FinetuneTrainingSpec, ModelFiles
@@ -22,7 +23,7 @@ from pipelines.specs.task import (
     TokenClassificationTask,
     UserTask,
 )
-from pipelines.tasks.prepare import prepare_task
+from pipelines.tasks.prepare import TaskPreparation, prepare_task
 from pipelines.tokenizer import bert_tokenizer, save_tokenizer
 
 NAMES = ["anna", "bert", "carl", "dora", "emil", "fred", "gina", "hugo"]
@@ -117,7 +118,7 @@ def seed_task(folder: Path, kind: str = "classification", seed: int = 1, run: st
     """One run, ready to go."""
     base = base_model(folder)
     task = toy_task(kind, folder)
-    prepared = prepare_task(kind, task, base.uri, 64, str(folder / "storage"), BaselineSpec())
+    prepared = prepare_task(TaskPreparation(kind, task, base.uri, 64, str(folder / "storage"), BaselineSpec()))
     rules = {"num_epochs": 8, "learning_rate": 2e-3, "batch_size": 16, "layerwise_decay": 1.0, **training}
     return SeedTask(
         prepared=prepared,

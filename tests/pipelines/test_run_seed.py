@@ -15,13 +15,13 @@ from finetuning_world import TASKS, base_model, seed_task, toy_task
 
 from pipelines.errors import CheckpointError, NonFiniteLossError
 from pipelines.finetuning import run_seed as loop
-from pipelines.finetuning.base_model import keep_base_model
 from pipelines.finetuning.export import ExportTask, architecture, export_finetuned
+from pipelines.finetuning.keep_base_model import keep_base_model
 from pipelines.finetuning.run_seed import run_seed
 from pipelines.finetuning.seed_task import SeedResult, SeedTask
 from pipelines.finetuning.summarise import summarise
 from pipelines.specs.finetune import BaselineSpec, ModelFiles
-from pipelines.tasks.prepare import prepare_task
+from pipelines.tasks.prepare import TaskPreparation, prepare_task
 from pipelines.tasks.scores import main_metric
 
 
@@ -176,12 +176,12 @@ def test_balanced_weights_are_inverse_to_frequency(tmp_path: Path) -> None:
 def test_two_jobs_on_one_task_prepare_it_once(tmp_path: Path) -> None:
     base, task = base_model(tmp_path), toy_task("classification", tmp_path)
     storage = str(tmp_path / "storage")
-    first = prepare_task("a", task, base.uri, 64, storage, BaselineSpec())
+    first = prepare_task(TaskPreparation("a", task, base.uri, 64, storage, BaselineSpec()))
     written = Path(first.uri, "train.npz").stat().st_mtime_ns
-    second = prepare_task("b", task, base.uri, 64, storage, BaselineSpec())
+    second = prepare_task(TaskPreparation("b", task, base.uri, 64, storage, BaselineSpec()))
     assert (second.digest, second.name) == (first.digest, "b")
     assert Path(first.uri, "train.npz").stat().st_mtime_ns == written
-    other = prepare_task("a", task, base.uri, 32, storage, BaselineSpec())
+    other = prepare_task(TaskPreparation("a", task, base.uri, 32, storage, BaselineSpec()))
     assert other.digest != first.digest
 
 
