@@ -62,7 +62,7 @@ SPECS: dict[str, tuple[Any, str, str]] = {
     "unknown_preset": (tiny(preset="huge"), "invalid_spec", "/spec/preset"),
     "preset_is_a_list": (tiny(preset=["tiny"]), "invalid_spec", "/spec/preset"),
     "kind_missing": ({"spec": {}}, "invalid_spec", "/spec/kind"),
-    "kind_unknown": ({"spec": {"kind": "finetune"}}, "invalid_spec", "/spec/kind"),
+    "kind_unknown": ({"spec": {"kind": "translate"}}, "invalid_spec", "/spec/kind"),
     "huge_integer": (tiny(training={"seed": 10**300}), "invalid_spec", "/spec/training/seed"),
     "no_sources": (tiny(corpus={"sources": []}), "invalid_spec", "/spec/corpus/sources"),
     "source_type_unknown": (
