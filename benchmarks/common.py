@@ -27,6 +27,9 @@ FIGURES = {
     "trainer_memory_growth": "peak memory of the trainer's own on a corpus 16 × as large, over that on the small one",
     "trainer_resident_growth": "peak resident memory of the trainer on a corpus 16 × as large, over that on the small "
     "one: mapped pages of it count",
+    "finetune_vs_trainer": "examples/s of a finetuning run: times as many as Transformers' Trainer takes",
+    "finetune_vs_trainer_grouped": "the same over Trainer that groups examples by length",
+    "finetune_score_difference": "median score of our finetuning runs less that of Trainer's",
     "pipeline_vs_loop": "reading, cleaning, deduplicating, tokenising and writing: times as fast as a plain loop",
     "cost_growth_16x": "seconds per MB of a corpus 16 × as large, over those of the small one",
     "pipeline_memory_growth_16x": "peak memory of preparation for a corpus 16 × as large, over that of the small one",
