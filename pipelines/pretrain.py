@@ -10,7 +10,7 @@ import logging
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,13 +24,14 @@ from pipelines.evaluation import Evaluated, describe_corpus, evaluate_and_export
 from pipelines.export import ARCHITECTURES
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.job_run import open_job_run, serving_requirements
+from pipelines.probing import Prober, prepare_probe
 from pipelines.record import tracking
 from pipelines.record.card import card_text
 from pipelines.record.identity import RunIdentity
-from pipelines.record.report import plain_example, plot_learning_rate, plot_losses
+from pipelines.record.report import plain_example, plot_learning_rate, plot_losses, plot_probe
 from pipelines.resources import check_resources
 from pipelines.specs.advice import spec_warnings
-from pipelines.specs.documents import JobResult, ModelVersion
+from pipelines.specs.documents import JobResult, ModelVersion, ProbePoint
 from pipelines.specs.plan import JobPlan, plan_job
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.storage.artifacts import PreparedCorpus
@@ -70,19 +71,22 @@ def run_pretraining(
     corpus = prepare_corpus(
         spec.corpus, spec.tokenizer, directory.storage_uri, reporter.say, owner=f"{directory.job_id}-a{attempt}"
     )
+    prepared = prepare_probe(spec, corpus, directory.storage_uri, lambda _: reporter.say("reading the probe's tasks"))
     _record_start(run, spec, corpus, plan_job(spec, vocab_size=corpus.vocab_size))
 
     reporter.stage("train", "starting workers")
     threading.Thread(target=tracking.import_flavour, name="import", daemon=True).start()
     task = TrainingTask(spec, corpus, directory.path("checkpoints"), initial_weights)
-    with reporter.handing_over():  # rank 0 reports meanwhile
-        fit(WorkerTask(task, directory.uri, run, attempt))
+    with Prober(task, prepared, directory, run) as prober:
+        with reporter.handing_over():  # rank 0 reports meanwhile
+            fit(WorkerTask(task, directory.uri, run, attempt))
 
-    reporter.stage("evaluate", "scoring held-out text and exporting")
-    evaluated = _evaluate(task, directory)
+        reporter.stage("evaluate", "scoring held-out text and exporting")
+        evaluated = _evaluate(task, directory)
+        probed = prober.wait(lambda: reporter.say("finetuning the checkpoints that are left to probe"))
 
     reporter.stage("record", "registering the models")
-    models = record(run, spec, directory, evaluated)
+    models = record(run, spec, directory, evaluated, probed)
     return JobResult(
         state="SUCCEEDED",
         attempt=attempt,
@@ -90,6 +94,7 @@ def run_pretraining(
         evaluation=evaluated.figures,
         baselines=evaluated.baselines,
         corpus=describe_corpus(corpus),
+        probe=probed,
         models=models,
         example=evaluated.example,
         mlflow_run_id=run.run_id,
@@ -124,7 +129,11 @@ def _evaluate(task: TrainingTask, directory: JobDirectory) -> Evaluated:
 
 
 def record(
-    run: RunIdentity, spec: PretrainSpec, directory: JobDirectory, evaluated: Evaluated
+    run: RunIdentity,
+    spec: PretrainSpec,
+    directory: JobDirectory,
+    evaluated: Evaluated,
+    probed: Sequence[ProbePoint] = (),
 ) -> tuple[ModelVersion, ...]:
     """Curves, card, exports and registered versions of the networks, the main one first."""
     networks = exported_networks(spec.objective)
@@ -137,6 +146,8 @@ def record(
         folder = Path(scratch)
         _record_final_figures(run, spec.training.num_train_steps, evaluated)
         _draw_report(run, folder / "report", evaluated.figures)
+        if probed:
+            plot_probe(probed, folder / "report" / "probe.png")
         local = {network: storage.download_tree(uri, folder / network) for network, uri in evaluated.exports.items()}
         shutil.copy(local[main] / "README.md", folder / "report" / "model_card.md")
         (folder / "report" / "example.txt").write_text(plain_example(evaluated.example) + "\n", encoding="utf-8")

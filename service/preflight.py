@@ -14,7 +14,7 @@ from pipelines.specs.corpus import PretrainedTokenizerSpec, PythonDocsSource
 from pipelines.specs.finetune import FinetuneSpec
 from pipelines.specs.initialization import named_files
 from pipelines.specs.jobs import JobSpec
-from pipelines.specs.plans import finetuning_files
+from pipelines.specs.plans import finetuning_files, labelled_files
 from pipelines.specs.pretrain import PretrainSpec
 from service.errors import CorpusUnreadableError, Fault, InsufficientResourcesError
 from service.records import ClusterStatus
@@ -66,6 +66,9 @@ def check_sources(spec: JobSpec, timeout_seconds: float) -> int | None:
     if spec.initialization is not None:
         files = named_files(spec.initialization)
         others += [_Named(f"/spec/initialization/{field}", uri) for field, uri in files.items()]
+    if spec.probe is not None:
+        for name, task in spec.probe.tasks.items():
+            others += [_Named(*named) for named in labelled_files(f"/spec/probe/tasks/{name}", task)]
     sizes = _look_at([*corpus, *others], timeout_seconds)
     is_known = all(sizes[named] is not None for named in corpus) and len(corpus) > 0
     has_documentation = any(isinstance(source, PythonDocsSource) for source in spec.corpus.sources)

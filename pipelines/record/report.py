@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipelines.specs.documents import ExampleToken
+from pipelines.specs.documents import ExampleToken, ProbePoint
 
 Curve = Sequence[tuple[int, float]]
 """(step, value), by step."""
@@ -59,6 +59,33 @@ def plot_learning_rate(learning_rate: Curve, gradient_norm: Curve, path: Path) -
         axis.set_xlabel("step", fontsize=8)
         axis.tick_params(labelsize=7)
         axis.grid(alpha=0.3)
+    figure.savefig(path, dpi=110)
+
+
+def plot_probe(points: Sequence[ProbePoint], path: Path) -> None:
+    """Score against FLOPs, a panel for each task, with the range of its seeds and its baselines dashed, as PNG."""
+    names = [task.task for task in points[0].tasks]
+    figure, axes = _figure(rows=1, columns=len(names))
+    for axis, name in zip(axes.flat, names, strict=True):
+        scores = [next(task for task in point.tasks if task.task == name) for point in points]
+        known = [(point.flops, task) for point, task in zip(points, scores, strict=True) if task.median is not None]
+        flops = [spent for spent, _ in known]
+        axis.plot(flops, [task.median for _, task in known], marker="o", label="median over seeds")
+        axis.fill_between(
+            flops,
+            [task.spread.get("min", task.median) for _, task in known],
+            [task.spread.get("max", task.median) for _, task in known],
+            alpha=0.2,
+        )
+        for baseline, figures in scores[0].baselines.items():
+            if scores[0].metric in figures:
+                axis.axhline(figures[scores[0].metric], ls="--", lw=1, color="grey", label=baseline)
+        axis.set_title(f"{name}: {scores[0].metric.replace('_', ' ')}", fontsize=9)
+        axis.set_xlabel("training FLOPs", fontsize=8)
+        axis.set_xscale("log")
+        axis.tick_params(labelsize=7, which="both")
+        axis.grid(alpha=0.3, which="both")
+        axis.legend(fontsize=7)
     figure.savefig(path, dpi=110)
 
 

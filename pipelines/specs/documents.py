@@ -105,6 +105,19 @@ class TaskScores(Document):
     """Of training, in one seed's process."""
 
 
+class ProbePoint(Document):
+    """What the encoder was worth after so much pretraining."""
+
+    step: int
+    tokens: int
+    """Trained on by then."""
+    flops: float
+    """Spent on training by then, all networks."""
+    mean: float
+    """Of the tasks' main figures, percent."""
+    tasks: tuple[TaskScores, ...]
+
+
 class ModelVersion(Document):
     """A model the job registered."""
 
@@ -143,6 +156,8 @@ class JobResult(Document):
     """Size and digest of what was trained on, and whether it was prepared now or found."""
     tasks: tuple[TaskScores, ...] = ()
     """Of a finetuning job, in the order of its spec."""
+    probe: tuple[ProbePoint, ...] = ()
+    """Of a pretraining job whose spec has one, by step."""
     left_out: dict[str, str] = {}
     """Tasks of a suite that were not run, and why."""
     models: tuple[ModelVersion, ...] = ()

@@ -71,12 +71,17 @@ def finetuning_files(spec: FinetuneSpec) -> Iterator[tuple[str, str]]:
         return
     for name, task in named_tasks(spec).items():
         pointer = "/task" if spec.task is not None else f"/suite/tasks/{name}"
-        if isinstance(task, GlueTask):
-            yield f"{pointer}/uri", task.uri
-            continue
-        for split in ("train", "validation", "test"):
-            for number, uri in enumerate(getattr(task.data, split) or ()):
-                yield f"{pointer}/data/{split}/{number}", uri
+        yield from labelled_files(pointer, task)
+
+
+def labelled_files(pointer: str, task: TaskSpec) -> Iterator[tuple[str, str]]:
+    """Files of one task: JSON pointer below `pointer`, and URI."""
+    if isinstance(task, GlueTask):
+        yield f"{pointer}/uri", task.uri
+        return
+    for split in ("train", "validation", "test"):
+        for number, uri in enumerate(getattr(task.data, split) or ()):
+            yield f"{pointer}/data/{split}/{number}", uri
 
 
 def _plan_finetuning(spec: FinetuneSpec, data_bytes: int | None) -> FinetunePlan:

@@ -13,6 +13,7 @@ from pipelines.specs.compute import ComputeSpec
 from pipelines.specs.corpus import CorpusSpec, PretrainedTokenizerSpec, TokenizerSpec, WordPieceSpec
 from pipelines.specs.curriculum import CurriculumStage, Stage, stages_until
 from pipelines.specs.initialization import InitializationSpec
+from pipelines.specs.probe import ProbeSpec
 from pipelines.specs.record import Name, RecordSpec
 
 
@@ -99,6 +100,8 @@ class PretrainSpec(FrozenModel):
     training: TrainingSpec = TrainingSpec()
     compute: ComputeSpec = ComputeSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
+    probe: ProbeSpec | None = None
+    """Tasks that checkpoints are finetuned on while pretraining goes on."""
     record: RecordSpec = RecordSpec()
 
     @model_validator(mode="after")
@@ -139,6 +142,30 @@ class PretrainSpec(FrozenModel):
                 f"training.num_train_steps, got {self.optimizer.warmup_steps}, {decay_steps} and "
                 f"{training.num_train_steps}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _probe_fits(self) -> Self:
+        if self.probe is None:
+            return self
+        interval, saved = self.probe.interval_steps, self.training.checkpoint_interval_steps
+        if interval % saved:
+            raise ValueError(
+                "probe.interval_steps must be a multiple of training.checkpoint_interval_steps, "
+                f"got {interval} and {saved}"
+            )
+        if self.training.num_checkpoints_to_keep < 2:
+            raise ValueError(
+                "training.num_checkpoints_to_keep must be at least 2 where there is a probe, which reads checkpoints "
+                f"while newer ones are written, got {self.training.num_checkpoints_to_keep}"
+            )
+        for name, task in self.probe.tasks.items():
+            length = task.max_sequence_length or self.probe.training.max_sequence_length
+            if length > self.model.max_position_embeddings:
+                raise ValueError(
+                    "probe.training.max_sequence_length must be at most model.max_position_embeddings, "
+                    f"got {length} for {name} and {self.model.max_position_embeddings}"
+                )
         return self
 
     @model_validator(mode="after")

@@ -62,6 +62,8 @@ def absolute_paths(document: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(section, dict):
             uris = {key: uri for key, uri in section.items() if key in _URI_FIELDS and isinstance(uri, str)}
             result[name] = {**section, **{key: _absolute(uri) for key, uri in uris.items()}}
+    if "probe" in result:
+        result["probe"] = _absolute_files(result["probe"])
     if result.get("kind") == "finetune":
         for name in ("model", "task", "suite"):
             result[name] = _absolute_files(result[name]) if name in result else None
