@@ -12,6 +12,7 @@ from electra_core.conversion.to_transformers import exported_state_dicts, transf
 from electra_core.pretraining import ElectraForPretraining
 from pipelines import storage
 from pipelines.storage.artifacts import PreparedCorpus
+from pipelines.tokenizer import VOCAB_FILE
 
 ARCHITECTURES = {
     "discriminator": "ElectraForPreTraining",
@@ -51,6 +52,8 @@ def export_networks(
 
 
 def copy_tokenizer(tokenizer_uri: str, folder: Path) -> None:
-    """Copy vocab.txt, tokenizer.json and tokenizer_config.json into a local folder."""
-    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
-        (folder / name).write_bytes(storage.read_bytes(storage.join(tokenizer_uri, name)))
+    """Copy tokenizer.json, tokenizer_config.json and, where the tokenizer has one, vocab.txt into a local folder."""
+    for name in ("tokenizer.json", "tokenizer_config.json", VOCAB_FILE):
+        uri = storage.join(tokenizer_uri, name)
+        if name != VOCAB_FILE or storage.exists(uri):
+            (folder / name).write_bytes(storage.read_bytes(uri))

@@ -9,18 +9,19 @@ import json
 import logging
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pipelines import storage
-from pipelines.errors import DataError
+from pipelines.errors import DataError, RecordError
 from pipelines.finetuning.base_model import BaseModel
-from pipelines.finetuning.export import ExportTask, architecture, export_finetuned
+from pipelines.finetuning.export import architecture, export_finetuned
+from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.keep_base_model import keep_base_model
+from pipelines.finetuning.progress import RunsProgress
 from pipelines.finetuning.run_seed import run_seed
-from pipelines.finetuning.seed_task import PROGRESS_FILE, SeedResult, SeedTask
+from pipelines.finetuning.seed_task import SeedResult, SeedTask
 from pipelines.finetuning.submission import write_submissions
 from pipelines.finetuning.summarise import TaskSummary, headline, summarise, table
 from pipelines.job import JobDirectory, ProgressReporter
@@ -138,7 +139,7 @@ def _prepare(
     def tell(num_done: int) -> None:
         reporter.say(f"reading {len(preparations)} tasks, {num_done} done", num_done / len(preparations))
 
-    done = dict(run_side_by_side(prepare_task, preparations, spec.compute, tell))
+    done = dict(run_side_by_side(prepare_task, preparations, spec.compute.without_gpus(), tell))
     return [done[place] for place in range(len(preparations))]
 
 
@@ -152,63 +153,16 @@ def _finetune(runs: Sequence[SeedTask], spec: FinetuneSpec, reporter: ProgressRe
     if results:
         log.info("runs_found_finished", extra={"num_finished": len(results), "num_runs": len(runs)})
     places = [place for place in range(len(runs)) if place not in results]
-    planned = {
-        place: run.num_steps(run.prepared.steps_per_epoch(spec.training.batch_size)) for place, run in enumerate(runs)
-    }
-
-    began = time.monotonic()
-    before = sum(planned[place] for place in results)
-
-    def tell(num_done: int) -> None:
-        _report(runs, planned, results, reporter, before, began)
-
-    tell(0)
-    for index, result in run_side_by_side(run_seed, [runs[place] for place in places], spec.compute, tell):
-        place = places[index]
-        results[place] = result
-        log.info("run_finished", extra={"run": runs[place].name, "scores": result.scores})
-    tell(len(places))
+    progress = RunsProgress(runs, results, reporter)
+    progress.tell(now=True)
+    for index, result in run_side_by_side(
+        run_seed, [runs[place] for place in places], spec.compute, lambda num_done: progress.tell()
+    ):
+        results[places[index]] = result
+        log.info("run_finished", extra={"run": runs[places[index]].name, "scores": result.scores})
+    progress.tell(now=True)
+    reporter.update(eta_seconds=None)
     return results
-
-
-def _report(
-    runs: Sequence[SeedTask],
-    planned: Mapping[int, int],
-    results: Mapping[int, SeedResult],
-    reporter: ProgressReporter,
-    before: int,
-    began: float,
-) -> None:
-    """Say how far all runs together are; what a run is at, its own file tells.
-
-    Args:
-        runs: all of them.
-        planned: steps of each.
-        results: of those that are finished.
-        reporter: who says it.
-        before: steps that were taken before this attempt.
-        began: when it did, by the monotonic clock.
-    """
-    if reporter.is_due():
-        taken, at = 0, ""
-        for place, run in enumerate(runs):
-            if place in results:
-                taken += planned[place]
-                continue
-            uri = storage.join(run.uri, PROGRESS_FILE)
-            if storage.exists(uri):
-                progress = storage.read_json(uri)
-                taken += int(progress["step"])
-                at = at or f", {run.name} at step {progress['step']} of {progress['num_steps']}"
-        rate = (taken - before) / max(time.monotonic() - began, 1e-9)
-        reporter.update(
-            step=taken,
-            num_train_steps=sum(planned.values()),
-            eta_seconds=(sum(planned.values()) - taken) / rate if rate > 0 else None,
-            message=f"{len(results)} of {len(runs)} runs done{at}",
-            fraction=min(1.0, taken / sum(planned.values())),
-        )
-    reporter.raise_if_cancelled()
 
 
 def _export(
@@ -225,21 +179,29 @@ def _export(
             ExportTask(
                 run=best,
                 scores=summary.scores,
+                num_steps=summary.best.num_steps,
                 job_id=directory.job_id,
                 model_name=spec.registered_name(summary.prepared.name),
                 license=spec.record.license,
                 uri=directory.path("exports", summary.prepared.name),
             )
         )
-    for _ in run_side_by_side(export_finetuned, exports, spec.compute, lambda _: reporter.raise_if_cancelled()):
+    workers = spec.compute.without_gpus()
+    for _ in run_side_by_side(export_finetuned, exports, workers, lambda _: reporter.raise_if_cancelled()):
         pass
     return exports
+
+
+def _origin_tags(base: BaseModel) -> dict[str, str]:
+    if base.without_pretraining:
+        return {"electra.without_pretraining": base.origin}
+    return {"electra.parent_model": base.origin}
 
 
 def _record_start(run: RunIdentity, spec: FinetuneSpec, base: BaseModel, prepared: Sequence[PreparedTask]) -> None:
     """Parameters and data: on record before the first step, so that a failed run has them too."""
     tracking.log_params(run, spec.model_dump(mode="json"))
-    tracking.set_tags(run, {"electra.parent_model": base.origin})
+    tracking.set_tags(run, _origin_tags(base))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         storage.write_json(str(folder / "spec.json"), spec.model_dump(mode="json"))
@@ -276,7 +238,8 @@ def _record(
     figures = {f"{one.scores.task}/{name}": value for one in summaries for name, value in one.scores.figures.items()}
     final = tracking.Run(run)
     final.log_metrics(1, figures | headline(summaries))
-    final.close()
+    if final.close():
+        raise RecordError("MLflow did not take the final figures in time")
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report"
         report.mkdir()
@@ -301,7 +264,7 @@ def _record_seed(parent: RunIdentity, run: SeedTask, result: SeedResult) -> None
         metrics += [(f"{split.replace(' ', '_')}/{name}", result.num_steps, value) for name, value in scores.items()]
     metrics.append(("train/examples_per_second", result.num_steps, result.examples_per_second))
     rules = run.optimizer(result.num_steps).model_dump(mode="json")
-    params = {"task": run.prepared.name, "seed": run.seed, "num_epochs": run.num_epochs, "optimizer": rules}
+    params = {"task": run.prepared.name, "seed": run.seed, "num_steps": result.num_steps, "optimizer": rules}
     tracking.record_child(parent, run.name, f"{run.prepared.name}/{run.seed}", params, metrics)
 
 
@@ -325,7 +288,7 @@ def _register(
             "electra.network": "finetuned",
             "electra.task": name,
             "electra.task_kind": kind,
-            "electra.parent_model": export.run.base.origin,
+            **_origin_tags(export.run.base),
         },
         description=card_text(local),
         input_example=[_EXAMPLE_TEXT] if kind in PIPELINES else None,

@@ -145,7 +145,7 @@ def describe_failure(error: BaseException, stage: Stage, storage_uri: str) -> Fa
             message = f"training workers were lost more often than training.max_failures allows: {error}"
             is_lost = _all_lost(error)
             return Failure(stage=stage, code="internal", message=message[:2000], can_retry=is_lost)
-        case ray.exceptions.RayError() | storage.StorageError() | ConnectionError():
+        case ray.exceptions.RayError() | storage.StorageError() | ConnectionError() | TimeoutError():
             return Failure(stage=stage, code="internal", message=str(error)[:2000], can_retry=True)
         case _:
             message = f"{type(error).__name__}: {error}"

@@ -50,7 +50,8 @@ def run_side_by_side(
 ) -> Iterator[tuple[int, _Returned]]:
     """Call a function with each argument, at most `compute.num_workers` calls at a time, each in a process of Ray's.
 
-    Processes are used again for later calls, so that only the first ones pay for a start. A call whose process was
+    Processes are used again for later calls, so that only the first ones pay for a start, unless they have a GPU. A
+    call whose process was
     lost is made again.
 
     Args:
@@ -66,7 +67,11 @@ def run_side_by_side(
         PipelineError: what the first call that failed raised; the others are stopped.
     """
     remote: Any = ray.remote(
-        num_cpus=compute.cpus_per_worker, num_gpus=compute.gpus_per_worker, max_retries=3, max_calls=0
+        num_cpus=compute.cpus_per_worker,
+        num_gpus=compute.gpus_per_worker,
+        max_retries=3,
+        # A process keeps the GPU it has first seen, and its memory there, until it ends.
+        max_calls=1 if compute.gpus_per_worker else 0,
     )(function)
     waiting_places = list(range(len(arguments)))[::-1]
     running: dict[Any, int] = {}

@@ -76,16 +76,10 @@ def check_sources(spec: JobSpec, timeout_seconds: float) -> int | None:
 
 
 def _check_labelled_files(spec: FinetuneSpec, timeout_seconds: float) -> int | None:
-    files = [_Named(f"/spec{pointer}", _with_index(uri)) for pointer, uri in finetuning_files(spec)]
+    files = [_Named(f"/spec{pointer}", uri) for pointer, uri in finetuning_files(spec)]
     sizes = _look_at(files, timeout_seconds)
     data = [sizes[named] for named in files if not named.pointer.startswith("/spec/model")]
     return None if any(size is None for size in data) else sum(size or 0 for size in data)
-
-
-def _with_index(uri: str) -> str:
-    """A checkpoint of TensorFlow's is named by what its files' names begin with."""
-    index = uri.removesuffix(".index") + ".index"
-    return index if storage.is_local(uri) and not storage.exists(uri) and storage.exists(index) else uri
 
 
 def _corpus_uris(spec: PretrainSpec) -> Iterator[_Named]:
@@ -122,7 +116,7 @@ def _look_at(uris: Sequence[_Named], timeout_seconds: float) -> dict[_Named, int
 def _size_or_reason(uri: str) -> int | str | None:
     """Bytes of what a URI names, None if unknown, or in words why it cannot be read."""
     try:
-        files = storage.expand(uri)
+        files = _expanded(uri)
     except StorageError as error:
         return error.reason
     except (OSError, ValueError, ImportError) as error:
@@ -131,6 +125,17 @@ def _size_or_reason(uri: str) -> int | str | None:
     if all(size == 0 for size in sizes):
         return "must not be empty"
     return None if any(size < 0 for size in sizes) else sum(sizes)
+
+
+def _expanded(uri: str) -> list[storage.FoundFile]:
+    """What a URI names. A checkpoint of TensorFlow's is named by what the names of its files begin with."""
+    try:
+        return storage.expand(uri)
+    except StorageError:
+        index = uri.rstrip("/") + ".index"
+        if not storage.exists(index):
+            raise
+        return storage.expand(index)
 
 
 class _Answers(queue.SimpleQueue[tuple[_Named, int | str | None]]):

@@ -159,7 +159,9 @@ def _spans(
     for row, logits in enumerate(outputs):
         offsets = features.offsets[features.starts[row] : features.starts[row + 1]]
         windows.setdefault(int(features.examples[row]), []).append(Window(logits[:, 0], logits[:, 1], offsets))
-    may_have_none = has_labels and any(not reference["label"] for reference in references)
+    may_have_none = prepared.may_have_no_answer or (
+        has_labels and any(not reference["label"] for reference in references)
+    )
     answered: dict[str, QuestionPrediction] = {}
     predictions = []
     for index, reference in enumerate(references):
@@ -182,4 +184,4 @@ def _spans(
     if not has_labels:
         return Answers(predictions, {})
     truth = {reference["id"]: reference["label"] for reference in references}
-    return Answers(predictions, squad_scores(answered, truth))
+    return Answers(predictions, squad_scores(answered, truth, may_have_none=may_have_none))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.seed_task import SeedTask
 from pipelines.specs.documents import TaskScores
 
@@ -14,12 +15,12 @@ PIPELINE_TAGS = {
 }
 
 
-def finetuned_card(
-    run: SeedTask, scores: TaskScores, job_id: str, model_name: str, architecture: str, license_name: str | None
-) -> str:
+def finetuned_card(export: ExportTask, architecture: str) -> str:
     """README.md of an export: what it answers, how well, from which model, data and seeds."""
+    run, scores = export.run, export.scores
     task, base, training = run.prepared.task, run.base, run.training
-    license_line = f"license: {license_name}\n" if license_name else ""
+    length = task.max_sequence_length or training.max_sequence_length
+    license_line = f"license: {export.license}\n" if export.license else ""
     names = sorted({*scores.figures, *(name for figures in scores.baselines.values() for name in figures)})
     header = "".join(f" {name} |" for name in scores.baselines)
     rows = "\n".join(
@@ -28,7 +29,8 @@ def finetuned_card(
         for name in names
     )
     seeds = ", ".join(f"{seed}: {value:.4g}" for seed, value in scores.by_seed.items())
-    parent = "the sizes of `{}`, from random weights" if base.without_pretraining else "`{}`"
+    start = f"random weights, with the sizes and the vocabulary of {base.origin}"
+    start = start if base.without_pretraining else base.origin
     files = "\n".join(f"- `{uri}`" for uri in task.data.train)
     return f"""---
 {license_line}library_name: transformers
@@ -36,9 +38,10 @@ pipeline_tag: {PIPELINE_TAGS[task.kind]}
 tags: [electra]
 ---
 
-# {model_name}
+# {export.model_name}
 
-An ELECTRA encoder finetuned for {task.kind.replace("_", " ")} ({run.prepared.name}), from {parent.format(base.origin)}.
+An ELECTRA encoder finetuned for {task.kind.replace("_", " ")} ({run.prepared.name}), from
+{start}.
 
 ```python
 from transformers import AutoTokenizer, {architecture}
@@ -60,10 +63,11 @@ By seed, {scores.metric.replace("_", " ")}: {seeds}; standard deviation {_shown(
 {_leak(scores)}
 ## Training
 
-- Job `{job_id}`: {run.num_epochs:g} epochs of {scores.num_train_examples:,} examples in batches of
-  {training.batch_size}, at most {training.max_sequence_length} tokens an example, {training.precision}.
-- Parent model: {base.origin}.
-- The whole spec is in `spec.json` of the MLflow run; it reproduces the job.{_head(run)}
+- Job `{export.job_id}`: {export.num_steps:,} steps of {training.batch_size} examples, out of
+  {scores.num_train_examples:,}; at most {length} tokens an example, {training.precision}.
+- Started from: {start}.
+- The whole spec is in `spec.json` of the MLflow run. Its aliases may have moved since: versions
+  are named here.{_head(run)}
 
 ## Data
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import safetensors.torch
@@ -17,23 +16,9 @@ from electra_core.finetuning.network import ElectraForFinetuning
 from pipelines import storage
 from pipelines.export import copy_tokenizer
 from pipelines.finetuning.card import finetuned_card
+from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.seed_task import WEIGHTS_FILE, SeedTask
-from pipelines.specs.documents import TaskScores
 from pipelines.specs.task import RegressionTask
-
-
-@dataclass(frozen=True)
-class ExportTask:
-    """What is exported, and what its card says."""
-
-    run: SeedTask
-    """The best seed's."""
-    scores: TaskScores
-    job_id: str
-    model_name: str
-    license: str | None
-    uri: str
-    """Folder that gets the files."""
 
 
 def export_finetuned(task: ExportTask) -> str:
@@ -52,7 +37,7 @@ def export_finetuned(task: ExportTask) -> str:
         (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         copy_tokenizer(run.base.uri, folder)
         (folder / "README.md").write_text(
-            finetuned_card(run, task.scores, task.job_id, task.model_name, architecture(run), task.license),
+            finetuned_card(task, architecture(run)),
             encoding="utf-8",
         )
         storage.upload_tree(folder, task.uri)

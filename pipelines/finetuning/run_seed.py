@@ -20,7 +20,7 @@ from electra_core.optimizer import clip_by_global_norm, make_optimizer, set_lear
 from electra_core.randomness import Draws
 from electra_core.schedule import learning_rate
 from pipelines import storage
-from pipelines.errors import NonFiniteLossError
+from pipelines.errors import CheckpointError, NonFiniteLossError
 from pipelines.finetuning.answers import Answers, answer, outputs_of
 from pipelines.finetuning.batches import Batch, BatchOrder, RowCutter
 from pipelines.finetuning.seed_task import PROGRESS_FILE, WEIGHTS_FILE, SeedResult, SeedTask
@@ -47,8 +47,10 @@ def run_seed(task: SeedTask) -> SeedResult:
         CheckpointError: the pretrained weights do not fit.
         StorageError: a file cannot be read or written.
     """
+    checkpoints_uri = storage.join(task.uri, "checkpoints")
     done = SeedResult.find(task.uri, task.identity)
     if done is not None:
+        _discard(checkpoints_uri)  # left by a kill after the last word
         return done
     limit_threads(task.compute)
     choose_cpu_kernels()
@@ -57,8 +59,16 @@ def run_seed(task: SeedTask) -> SeedResult:
     run.restore()
     run.train()
     result = run.finish()
-    storage.delete_tree(storage.join(task.uri, "checkpoints"))
+    _discard(checkpoints_uri)
     return result
+
+
+def _discard(uri: str) -> None:
+    """Delete what nobody needs; another process may be doing the same."""
+    try:
+        storage.delete_tree(uri)
+    except storage.StorageError as error:
+        log.warning("checkpoints_left", extra={"uri": uri, "reason": str(error)[:300]})
 
 
 class _Run:
@@ -84,6 +94,8 @@ class _Run:
         # What a checkpoint carries on besides weights and moments:
         self.step = 0
         self.losses: list[tuple[int, float]] = []
+        self.loss_sum, self.loss_count = torch.zeros((), device=device), 0
+        """Since the last entry of `losses`; not read before it is time."""
         self.evaluations: list[tuple[int, dict[str, float]]] = []
         self.best_step = 0
         self.best_weights: dict[str, torch.Tensor] | None = None
@@ -91,16 +103,24 @@ class _Run:
         self.seconds = 0.0
 
     def restore(self) -> None:
-        """Go on from the last checkpoint, if there is one of this very run."""
+        """Go on from the last sound checkpoint of this very run, if there is one; others are deleted, since the newest
+        step would outlive what this run writes.
+        """
         for checkpoint in reversed(list_checkpoints(storage.join(self.task.uri, "checkpoints"))):
             manifest = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))
-            if manifest["identity"] != self.task.identity:
+            try:
+                if manifest["identity"] != self.task.identity:
+                    raise CheckpointError(f"{checkpoint.uri} is of another run")
+                state = read_state(checkpoint)
+            except CheckpointError as error:
+                log.warning("checkpoint_skipped", extra={"reason": str(error)})
+                _discard(checkpoint.uri)
                 continue
-            state = read_state(checkpoint)
             self.network.load_state_dict(state["networks"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.step = checkpoint.step
             self.losses = [(int(step), float(loss)) for step, loss in state["losses"]]
+            self.loss_sum, self.loss_count = torch.tensor(state["loss_sum"], device=self.device), state["loss_count"]
             self.evaluations = [(int(step), dict(scores)) for step, scores in state["evaluations"]]
             self.best_step, self.best_weights = state["best_step"], state["best_weights"]
             self.num_examples, self.seconds = state["num_examples"], state["seconds"]
@@ -111,19 +131,18 @@ class _Run:
         """Take all steps that are left, or as many as are worth it."""
         interval = self.task.evaluation_interval(self.order.steps_per_epoch)
         log_interval = max(1, self.num_steps // LOG_POINTS)
-        total, counted = torch.zeros((), device=self.device), 0
         saved_at = told_at = time.monotonic()
         self.network.train()
         while self.step < self.num_steps and not self._is_enough():
             began = time.monotonic()
             batch = self.cutter.cut(self.order.at(self.step))
-            total += self._take_step(batch)
-            counted += 1
+            self.loss_sum += self._take_step(batch)
+            self.loss_count += 1
             self.num_examples += batch.num_examples
             self.step += 1
             is_end = self.step == self.num_steps
             if self.step % log_interval == 0 or is_end:
-                loss = float(total) / counted
+                loss = float(self.loss_sum) / self.loss_count
                 if not loss - loss == 0.0:  # NaN and infinities differ from themselves
                     raise NonFiniteLossError(
                         self.step,
@@ -131,7 +150,7 @@ class _Run:
                         "lower training.learning_rate, or lengthen training.warmup_fraction",
                     )
                 self.losses.append((self.step, loss))
-                total, counted = torch.zeros((), device=self.device), 0
+                self.loss_sum, self.loss_count = torch.zeros((), device=self.device), 0
             self.seconds += time.monotonic() - began
             if interval is not None and self.step % interval == 0 and not is_end:
                 self._evaluate()
@@ -139,7 +158,7 @@ class _Run:
             if now - told_at >= PROGRESS_SECONDS:
                 told_at = now
                 self._tell()
-            if now - saved_at >= CHECKPOINT_SECONDS and not counted and not is_end:
+            if now - saved_at >= CHECKPOINT_SECONDS and not is_end:
                 saved_at = now
                 self._save()
 
@@ -235,10 +254,16 @@ class _Run:
             "networks": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "losses": self.losses,
+            "loss_sum": float(self.loss_sum),
+            "loss_count": self.loss_count,
             "evaluations": self.evaluations,
             "best_step": self.best_step,
             "best_weights": self.best_weights,
             "num_examples": self.num_examples,
             "seconds": self.seconds,
         }
-        write_checkpoint(storage.join(self.task.uri, "checkpoints"), self.step, state, self.task.identity, keep=1)
+        try:
+            write_checkpoint(storage.join(self.task.uri, "checkpoints"), self.step, state, self.task.identity, keep=1)
+        except storage.StorageError as error:
+            # It costs a minute's work if the run is killed before the next one, where giving up would cost the run.
+            log.warning("checkpoint_failed", extra={"run": self.task.name, "reason": str(error)[:300]})

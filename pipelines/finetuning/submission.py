@@ -17,12 +17,15 @@ def write_submissions(run: SeedTask, folder: Path) -> None:
     for split in run.prepared.splits_of(TEST):
         name = split.name.replace(" ", "-")
         text = storage.read_bytes(storage.join(run.uri, f"predictions-{name}.jsonl")).decode()
-        predictions: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+        # At line ends alone: other separators of Unicode stand in answers as they are.
+        predictions: list[dict[str, Any]] = [json.loads(line) for line in text.split("\n") if line]
         if run.prepared.glue_name is not None:
             test_set = split.name.removeprefix(TEST).strip()
             values = [one["prediction"] for one in predictions]
             file, content = submission_file(run.prepared.glue_name, test_set, values)
-            _write(folder / file, content)
+            # As the server wants them, in one folder; a suite may have one task of GLUE twice.
+            place = folder if run.prepared.name == run.prepared.glue_name else folder / run.prepared.name
+            _write(place / file, content)
         elif run.prepared.task.kind == "question_answering":
             answers = {one["id"]: one["prediction"] for one in predictions}
             odds = {one["id"]: one["null_odds"] for one in predictions}

@@ -7,6 +7,7 @@ import importlib
 import logging
 import math
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,9 @@ MAX_BATCH_METRICS = 1000
 """MLflow's limit for one request."""
 MAX_BATCH_PARAMS = 100
 MAX_PARAM_CHARACTERS = 6000
+MAX_DESCRIPTION_CHARACTERS = 5000
+"""Of a model version, in MLflow's PostgreSQL and MySQL stores."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,99}")
 
 
 def _refusals_named(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:
@@ -195,10 +199,12 @@ def log_params(identity: RunIdentity, params: Mapping[str, Any]) -> None:
 
 
 def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one with dotted keys; lists are left whole."""
+    """Nested mappings as one with dotted keys. Lists are left whole, and so are mappings whose keys are words of a
+    user's, which MLflow may not take in a name.
+    """
     flat: dict[str, Any] = {}
     for key, value in mapping.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and all(_NAME.fullmatch(str(name)) for name in value):
             flat |= flatten(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value
@@ -283,7 +289,7 @@ def register_model(
         version = _log_and_register(
             identity, folder, artifact_name, model_name, architecture, task, pip_requirements, input_example
         )
-    client.update_model_version(model_name, version, description)
+    client.update_model_version(model_name, version, description[:MAX_DESCRIPTION_CHARACTERS])
     for key, value in tags.items():
         client.set_model_version_tag(model_name, version, key, value)
     client.set_registered_model_alias(model_name, alias, version)

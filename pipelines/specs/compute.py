@@ -16,6 +16,10 @@ class WorkerSpec(FrozenModel):
     cpus_per_worker: Annotated[float, Field(gt=0, le=1024)] = 1.0
     gpus_per_worker: Annotated[int, Field(ge=0, le=1)] = 0
 
+    def without_gpus(self) -> WorkerSpec:
+        """The same workers for what a CPU does."""
+        return WorkerSpec(num_workers=self.num_workers, cpus_per_worker=self.cpus_per_worker)
+
     @property
     def num_cpus(self) -> float:
         """CPUs of all workers."""

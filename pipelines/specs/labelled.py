@@ -47,8 +47,9 @@ class LabelledData(FrozenModel):
     train: Files
     validation: Files | None = None
     """What scores are made on; a part of `train` when absent."""
-    test: Files | None = None
-    """Predicted by every seed when it is done, and scored where it has labels; nothing is chosen by it."""
+    test: Files | tuple[()] | None = None
+    """Predicted by every seed when it is done, and scored where it has labels; nothing is chosen by it.
+    Of a folder of all splits its `test` when absent; `[]` leaves that out."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """Share of `train` held out where there is no `validation`, chosen by the hash of the example."""
     max_train_examples: Annotated[int, Field(ge=1)] | None = None

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel, HeadStyle, TaskKind
 from pipelines.specs.initialization import WeightsUri
-from pipelines.specs.labelled import Column, LabelledData
+from pipelines.specs.labelled import Column, LabelledData, format_of
 from pipelines.specs.record import Name
 
 Label = Annotated[str, Field(max_length=500)]
@@ -35,6 +35,18 @@ class _Task(FrozenModel):
             raise ValueError(
                 f"data.format must be one of {', '.join(self.formats)} for this type of task, got {self.data.format!r}"
             )
+        for split in (self.data.train, self.data.validation or (), self.data.test or ()):
+            kinds = {self.data.format or format_of(uri) for uri in split}
+            for uri in split:
+                if (self.data.format or format_of(uri)) not in self.formats:
+                    raise ValueError(
+                        f"data must be {', '.join(self.formats)} for this type of task, "
+                        f"got {format_of(uri)!r} of {uri!r}"
+                    )
+            if len(kinds) > 1:
+                raise ValueError(
+                    f"the files of a split must be of one format, got {', '.join(sorted(map(str, kinds)))}"
+                )
         return self
 
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipelines.specs.task import ClassificationTask, RegressionTask, TokenClassificationTask, UserTask
-from pipelines.tasks.examples import Split, TaggedExample, TaskData, TextExample
+from pipelines.tasks.examples import Split, TaggedExample, TaskData, TextExample, content_hash
 from pipelines.tasks.scores import classification_scores, regression_scores, tag_scores
 
-MAX_TFIDF_EXAMPLES = 200_000
+MAX_TFIDF_EXAMPLES, MAX_TFIDF_FEATURES, MAX_TFIDF_WEIGHTS = 200_000, 200_000, 5_000_000
+"""Bounds of a baseline that should cost seconds: 5 M weights take about a gigabyte while they are fitted."""
 _WORD = r"(?u)\b\w+\b"
 """Words of one letter too, which scikit-learn leaves out."""
 
@@ -50,12 +51,20 @@ def tfidf_scores(task: UserTask, data: TaskData) -> dict[str, float]:
     from sklearn.pipeline import make_pipeline
 
     held_out = next(iter(data.validation.values()))
-    train = data.train.examples[:MAX_TFIDF_EXAMPLES]
+    train = tuple(sorted(data.train.examples, key=content_hash)[:MAX_TFIDF_EXAMPLES])
+    labels = _label_ids(data.train.with_examples(train), data.labels)
+    if len(set(labels)) < 2:
+        return {}
     model = make_pipeline(
-        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=_WORD),
+        TfidfVectorizer(
+            ngram_range=(1, 2),
+            sublinear_tf=True,
+            token_pattern=_WORD,
+            max_features=min(MAX_TFIDF_FEATURES, MAX_TFIDF_WEIGHTS // len(data.labels)),
+        ),
         LogisticRegression(C=10.0, max_iter=1000),
     )
-    model.fit([_joined(example) for example in train], _label_ids(data.train.with_examples(train), data.labels))
+    model.fit([_joined(example) for example in train], labels)
     truth = _label_ids(held_out, data.labels)
     predicted = model.predict([_joined(example) for example in held_out.examples])
     return classification_scores(np.array(predicted), np.array(truth), len(data.labels))

@@ -12,8 +12,8 @@ CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "depre
 _NO_VALUE = "_"
 
 
-def read_conllu(uri: str, tags: str) -> Iterator[TaggedExample | BadRow]:
-    """The sentences of a CoNLL-U file, with one of its columns as labels.
+def read_conllu(uri: str, tags: str, *, has_labels: bool = True) -> Iterator[TaggedExample | BadRow]:
+    """The sentences of a CoNLL-U file, with one of its columns as labels, which `_` stands for where there is none.
 
     Lines of joined words (`3-4`) and empty nodes (`5.1`) are passed over: they carry no tag of their own.
 
@@ -37,39 +37,55 @@ def read_conllu(uri: str, tags: str) -> Iterator[TaggedExample | BadRow]:
             elif cells[0].isdecimal():
                 words.append(cells[1])
                 labels.append(cells[column])
-        if not problem and _NO_VALUE in labels:
+        if not has_labels and _NO_VALUE in labels:
+            labels = []
+        elif not problem and _NO_VALUE in labels:
             problem = f"every word must have a value in {tags}, got none for {words[labels.index(_NO_VALUE)]!r}"
         if words or problem:
             yield _example(uri, first, lines, words, labels, problem)
 
 
-def read_conll(uri: str, token_column: int, tag_column: int) -> Iterator[TaggedExample | BadRow]:
-    """The sentences of a file of columns.
+def read_conll(
+    uri: str, token_column: int, tag_column: int, *, has_labels: bool = True
+) -> Iterator[TaggedExample | BadRow]:
+    """The sentences of a file of columns, between tabs or else blanks.
 
     Args:
-        uri: the file; lines that begin with `-DOCSTART-` or `#` + blank are passed over.
+        uri: the file. Lines that begin with `-DOCSTART-` are passed over, and comments: lines before a sentence that
+            begin with `#` and a blank and have other columns than its words.
         token_column: number of the column of words from 0; negative ones count from the end.
         tag_column: that of the labels.
+        has_labels: whether a sentence without labels is malformed.
 
     Raises:
         StorageError: the file cannot be read.
     """
-    needed = max(column + 1 if column >= 0 else -column for column in (token_column, tag_column))
     for first, lines in _sentences(uri):
         words: list[str] = []
         labels: list[str] = []
         problem = ""
+        width = len(_cells(lines[-1][1]))
         for number, line in lines:
-            if line.startswith(("-DOCSTART-", "# ")):
+            cells = _cells(line)
+            is_comment = line.startswith("# ") and not words and len(cells) != width
+            if is_comment or line.startswith("-DOCSTART-"):
                 continue
-            cells = line.split("\t") if "\t" in line else line.split(" ")
-            if len(cells) < max(needed, 2):
-                problem = f"line {number} must have {max(needed, 2)} columns, got {len(cells)}"
-                continue
-            words.append(cells[token_column])
-            labels.append(cells[tag_column].strip())
+            try:
+                words.append(cells[token_column])
+                if len(cells) > 1 or has_labels:
+                    labels.append(cells[tag_column] if len(cells) > 1 else "")
+            except IndexError:
+                problem = f"line {number} must have the columns of words and labels, got {len(cells)}"
+                break
+            if not words[-1] or (has_labels and not labels[-1]):
+                problem = f"line {number} must have a word and a label, got {line[:60]!r}"
+                break
         if words or problem:
             yield _example(uri, first, lines, words, labels, problem)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.rstrip().split("\t")] if "\t" in line else line.split()
 
 
 def _sentences(uri: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
@@ -93,4 +109,5 @@ def _example(
         problem = "the sentence must be UTF-8"
     if problem:
         return BadRow(uri, first, problem)
-    return TaggedExample(f"{uri.rsplit('/', 1)[-1]}:{first}", tuple(words), tuple(labels))
+    tags = tuple(labels) if len(labels) == len(words) else None
+    return TaggedExample(f"{uri.rsplit('/', 1)[-1]}:{first}", tuple(words), tags)

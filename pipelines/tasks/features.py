@@ -162,7 +162,7 @@ class FeatureMaker:
         task = self._task
         assert isinstance(task, QuestionAnsweringTask)
         rows, labels = _Rows(), []
-        offsets: list[tuple[int, int]] = []
+        offsets: list[npt.NDArray[np.int32]] = [np.zeros((0, 2), np.int32)]
         may_have_none = any(example.answers == () for example in examples)
         questions = self._encoded([example.question for example in examples])
         contexts = self._encoded([example.context for example in examples])
@@ -174,18 +174,17 @@ class FeatureMaker:
                     "max_sequence_length must leave room for a text beside a question of task.max_query_tokens, "
                     f"got {self._max_length} and {task.max_query_tokens}"
                 )
-            for first, last in _windows(len(context.ids), room, task.document_stride):
-                span = _answer_tokens(example, context, first, last)
+            spans = np.array(context.offsets, np.int32).reshape(-1, 2)
+            for first, last in _windows(len(spans), room, task.document_stride):
+                span = _answer_tokens(example, spans, first, last)
                 if is_for_training and span is None and not may_have_none:
                     continue  # a window without its answer teaches nothing where every question has one
                 ids, num_first = self._joined(asked, context.ids[first:last])
                 rows.add(index, ids, num_first)
                 start, end = (0, 0) if span is None else (span[0] + num_first, span[1] + num_first)
                 labels.append((start, end))
-                offsets += [(-1, -1)] * num_first + list(context.offsets[first:last]) + [(-1, -1)]
-        return rows.features(
-            np.array(labels, np.int64).reshape(-1, 2), offsets=np.array(offsets, np.int32).reshape(-1, 2)
-        )
+                offsets.append(np.pad(spans[first:last], ((num_first, 1), (0, 0)), constant_values=-1))
+        return rows.features(np.array(labels, np.int64).reshape(-1, 2), offsets=np.concatenate(offsets))
 
     def _choices(self, examples: list[ChoiceExample]) -> Features:
         numbers = {len(example.choices) for example in examples}
@@ -268,16 +267,14 @@ def _windows(num_tokens: int, room: int, stride: int) -> Iterator[tuple[int, int
         start += min(room, stride)
 
 
-def _answer_tokens(example: QuestionExample, context: Encoding, first: int, last: int) -> tuple[int, int] | None:
+def _answer_tokens(
+    example: QuestionExample, spans: npt.NDArray[np.int32], first: int, last: int
+) -> tuple[int, int] | None:
     """First and last token of the first answer, counted from the window's start; None if it is not all inside."""
     if not example.answers:
         return None
     text, start = example.answers[0]
-    end = start + len(text)
-    spans = context.offsets
-    inside = [index for index in range(first, last) if spans[index][1] > start and spans[index][0] < end]
-    if not inside:
+    (inside,) = np.nonzero((spans[:, 1] > start) & (spans[:, 0] < start + len(text)))
+    if not len(inside) or inside[0] < first or inside[-1] >= last:
         return None
-    is_cut_before = inside[0] == first and first > 0 and spans[first - 1][1] > start
-    is_cut_after = inside[-1] == last - 1 and last < len(spans) and spans[last][0] < end
-    return None if is_cut_before or is_cut_after else (inside[0] - first, inside[-1] - first)
+    return int(inside[0]) - first, int(inside[-1]) - first

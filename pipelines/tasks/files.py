@@ -31,6 +31,8 @@ class SplitFiles:
     """Of the columns, where the files have no header."""
     has_labels: bool = True
     """Whether a row without a label is malformed."""
+    is_whole: bool = False
+    """No row may be malformed: what is handed in counts them."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def task_files(data: LabelledData) -> TaskFiles:
     return TaskFiles(
         SplitFiles(data.train, data.format),
         {} if data.validation is None else {"": SplitFiles(data.validation, data.format)},
-        {} if data.test is None else {"": SplitFiles(data.test, data.format, has_labels=False)},
+        {"": SplitFiles(data.test, data.format, has_labels=False)} if data.test else {},
     )
 
 
@@ -70,7 +72,10 @@ def _files_of_dict(uri: str, folders: Mapping[str, str], data: LabelledData) -> 
     if train is None:
         raise DataError(f"{uri} must hold a split named 'train', got {', '.join(map(repr, folders))}")
     validation = SplitFiles(data.validation, "datasets") if data.validation else split("validation", "dev", "valid")
-    test = SplitFiles(data.test, "datasets", has_labels=False) if data.test else split("test")
+    if data.test is None:
+        test = split("test")
+    else:
+        test = SplitFiles(data.test, "datasets", has_labels=False) if data.test else None
     return TaskFiles(train, {} if validation is None else {"": validation}, {} if test is None else {"": test})
 
 
@@ -100,10 +105,11 @@ def read_split(
         if isinstance(first, Row):
             _check_columns(first, columns, frozenset() if files.has_labels else optional)
         for row in itertools.chain((first,), rows):
-            num_rows += 1
             if isinstance(row, BadRow):
+                num_rows += row.num_lines
                 report.add(row)
                 continue
+            num_rows += 1
             try:
                 examples.append(make(row))
             except BadValueError as error:
@@ -124,7 +130,7 @@ class _Report:
         self.num_rows = 0
 
     def add(self, row: BadRow) -> None:
-        self.num_rows += 1
+        self.num_rows += row.num_lines
         if len(self.lines) < MAX_REPORTED_ROWS:
             self.lines.append(str(row))
 
@@ -188,10 +194,12 @@ def texts_of(row: Row, column: str) -> tuple[str, ...]:
 def label_of(row: Row, column: str, *, is_needed: bool) -> str | None:
     """The name of a class; numbers and booleans become text."""
     value = row.values.get(column)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not is_needed and value in (-1, "-1"):
+        return None  # how data sets say that a test row has none
     if isinstance(value, bool | int):
         return str(value).lower() if isinstance(value, bool) else str(value)
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
     if isinstance(value, str) and value.strip() and not is_broken(value):
         return value.strip()
     if is_needed:
@@ -200,12 +208,14 @@ def label_of(row: Row, column: str, *, is_needed: bool) -> str | None:
 
 
 def number_of(row: Row, column: str, *, is_needed: bool) -> float | None:
-    """A label that must be a number."""
+    """A label that must be a number; −1 where none is needed says that there is none."""
     value = row.values.get(column)
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         number = math.nan
+    if not is_needed and number == -1:
+        return None
     if math.isfinite(number):
         return number
     if is_needed:

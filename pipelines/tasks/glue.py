@@ -84,7 +84,7 @@ def glue_task(spec: GlueTask) -> tuple[ClassificationTask | RegressionTask, Task
         SplitFiles((train,), "tsv", names),
         {key: SplitFiles((uri,), "tsv", names) for key, uri in _set_files(spec.name, spec.uri, "dev").items()},
         {
-            key: SplitFiles((uri,), "tsv", has_labels=False)
+            key: SplitFiles((uri,), "tsv", has_labels=False, is_whole=True)
             for key, uri in _set_files(spec.name, spec.uri, "test").items()
         },
     )

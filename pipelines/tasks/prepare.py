@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipelines import storage
+from pipelines.errors import DataError
 from pipelines.specs.finetune import BaselineSpec
 from pipelines.specs.task import ClassificationTask, GlueName, GlueTask, TaskSpec, TokenClassificationTask, UserTask
 from pipelines.storage.artifacts import MANIFEST_FILE, digest_of
@@ -28,7 +29,7 @@ from pipelines.tasks.examples import (
 from pipelines.tasks.features import FeatureMaker, Features
 from pipelines.tasks.files import TaskFiles, task_files
 from pipelines.tasks.glue import glue_task
-from pipelines.tasks.read import overlap, read_task
+from pipelines.tasks.read import check_label_names, overlap, read_task
 from pipelines.tokenizer import TOKENIZER_FILE, load_tokenizer, special_ids
 
 FORMAT_VERSION = 1
@@ -67,6 +68,8 @@ class PreparedTask:
     num_choices: int
     num_train_rows: int
     """Examples of the training split as they are learned from: pairs both ways round, each window of a question."""
+    may_have_no_answer: bool
+    """Some training questions have none, so "no answer" is an answer."""
     splits: tuple[PreparedSplit, ...]
     """The training split, then the validation splits, the one that seeds are compared on first, then test splits."""
     baselines: dict[str, dict[str, float]]
@@ -121,6 +124,8 @@ def prepare_task(wanted: TaskPreparation) -> PreparedTask:
     if not storage.exists(storage.join(uri, MANIFEST_FILE)):
         storage.write_json(storage.join(uri, MANIFEST_FILE), _make(wanted, task, files, uri))
     manifest = storage.read_json(storage.join(uri, MANIFEST_FILE))
+    if isinstance(task, ClassificationTask | TokenClassificationTask):
+        check_label_names(task, tuple(manifest["labels"]))  # another job may have prepared it, with other weights
     return PreparedTask(
         name=wanted.name,
         uri=uri,
@@ -132,6 +137,7 @@ def prepare_task(wanted: TaskPreparation) -> PreparedTask:
         label_counts=tuple(manifest["label_counts"]),
         num_choices=manifest["num_choices"],
         num_train_rows=manifest["num_train_rows"],
+        may_have_no_answer=manifest["may_have_no_answer"],
         splits=tuple(PreparedSplit(**{**split, "report": tuple(split["report"])}) for split in manifest["splits"]),
         baselines=manifest["baselines"],
     )
@@ -165,7 +171,13 @@ def _make(wanted: TaskPreparation, task: UserTask, files: TaskFiles, uri: str) -
             )
         )
         if isinstance(split.examples[0], ChoiceExample):
-            num_choices = len(split.examples[0].choices)
+            number = len(split.examples[0].choices)
+            if name != TRAIN and number != num_choices:
+                raise DataError(
+                    f"the examples of {name} must have as many choices as those of train, "
+                    f"got {number} and {num_choices}"
+                )
+            num_choices = number
     reckoned = {}
     if wanted.baselines.majority:
         reckoned["majority"] = majority_scores(task, data)
@@ -176,6 +188,9 @@ def _make(wanted: TaskPreparation, task: UserTask, files: TaskFiles, uri: str) -
         "labels": list(data.labels),
         "label_counts": _label_counts(data),
         "num_choices": num_choices,
+        "may_have_no_answer": any(
+            isinstance(one, QuestionExample) and one.answers == () for one in data.train.examples
+        ),
         "num_train_rows": num_rows[TRAIN] // num_choices,
         "splits": [asdict(split) for split in splits],
         "baselines": {name: scores for name, scores in reckoned.items() if scores},

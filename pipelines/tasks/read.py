@@ -58,6 +58,8 @@ def read_task(task: UserTask, files: TaskFiles) -> TaskData:
     limit = task.data.max_bad_row_fraction
     train = _read(task, files.train, is_for_training=True)
     check_bad_rows("data.train", train, limit)
+    # Of all training rows: those that are held out or left out below bring no label of their own.
+    labels = labels_of_task(task, train)
     if files.validation:
         validation = {name: _read(task, split) for name, split in files.validation.items()}
     else:
@@ -66,14 +68,36 @@ def read_task(task: UserTask, files: TaskFiles) -> TaskData:
     test = {name: _read(task, split) for name, split in files.test.items()}
     for kind, splits in (("validation", validation), ("test", test)):
         for name, split in splits.items():
-            check_bad_rows(f"data.{kind}{name and f' ({name})'}", split, limit)
+            is_whole = kind == "test" and files.test[name].is_whole
+            check_bad_rows(f"data.{kind}{name and f' ({name})'}", split, 0.0 if is_whole else limit)
     train = _at_most(train, task.data.max_train_examples)
-    labels: tuple[str, ...] = ()
+    splits = {"train": train, **_named("validation", validation), **_named("test", test)}
+    for name, split in splits.items():
+        _check_identifiers(name, split)
     if isinstance(task, ClassificationTask | TokenClassificationTask):
-        labels = labels_of(train.examples, task.labels)
-        _check_labels(labels, {"train": train, **_named("validation", validation), **_named("test", test)})
-        _check_label_names(task, labels)
+        _check_labels(labels, splits)
+        check_label_names(task, labels)
     return TaskData(train, validation, test, labels)
+
+
+def labels_of_task(task: UserTask, train: Split) -> tuple[str, ...]:
+    """Labels in the order of the model's outputs; none where the task has no labels."""
+    if not isinstance(task, ClassificationTask | TokenClassificationTask):
+        return ()
+    return labels_of(train.examples, task.labels)
+
+
+def _check_identifiers(name: str, split: Split) -> None:
+    """Questions are told apart by their ids, in scores and in what is handed in."""
+    seen: set[str] = set()
+    for example in split.examples:
+        if isinstance(example, QuestionExample):
+            if example.identifier in seen:
+                raise DataError(
+                    f"every question of {name} must have an id of its own (task.identifier), "
+                    f"got {example.identifier!r} twice"
+                )
+            seen.add(example.identifier)
 
 
 def overlap(data: TaskData) -> dict[str, int]:
@@ -99,17 +123,21 @@ def _read(task: UserTask, files: SplitFiles, is_for_training: bool = False) -> S
         case TokenClassificationTask():
             kind = files.kind or format_of(files.uris[0])
             if kind == "conllu":
-                return split_of(files, lambda uri: conll.read_conllu(uri, task.tags if task.tags != "tags" else "upos"))
+                column = task.tags if task.tags != "tags" else "upos"
+                return split_of(files, lambda uri: conll.read_conllu(uri, column, has_labels=files.has_labels))
             if kind == "conll":
                 tokens, tags = _column_number(task.tokens, "tokens", 0), _column_number(task.tags, "tags", -1)
-                return split_of(files, lambda uri: conll.read_conll(uri, tokens, tags))
+                return split_of(files, lambda uri: conll.read_conll(uri, tokens, tags, has_labels=files.has_labels))
             columns = {"tokens": task.tokens, "tags": task.tags}
             return read_split(files, lambda row: _tagged(task, row, files.has_labels), columns, frozenset({"tags"}))
         case QuestionAnsweringTask():
             if (files.kind or format_of(files.uris[0])) == "squad":
-                return split_of(files, lambda uri: read_squad(uri, is_for_training=is_for_training))
+                return split_of(
+                    files,
+                    lambda uri: read_squad(uri, is_for_training=is_for_training, has_labels=files.has_labels),
+                )
             columns = {"question": task.question, "context": task.context, "answers": task.answers}
-            make = lambda row: _question(task, row, is_for_training)  # noqa: E731 - as its neighbours
+            make = lambda row: _question(task, row, is_for_training, files.has_labels)  # noqa: E731 - as its neighbours
             return read_split(files, make, columns, frozenset({"answers"}))
         case MultipleChoiceTask():
             columns = {"text": task.text, "label": task.label}
@@ -146,7 +174,7 @@ def _tagged(task: TokenClassificationTask, row: Row, is_needed: bool) -> TaggedE
     return TaggedExample(_identifier(row), tokens, tags)
 
 
-def _question(task: QuestionAnsweringTask, row: Row, is_for_training: bool) -> QuestionExample:
+def _question(task: QuestionAnsweringTask, row: Row, is_for_training: bool, has_labels: bool) -> QuestionExample:
     given: Any = row.values.get(task.answers)
     answers = None
     if given is not None:
@@ -160,8 +188,9 @@ def _question(task: QuestionAnsweringTask, row: Row, is_for_training: bool) -> Q
             ) from error
     identifier = row.values.get(task.identifier)
     question, context = text_of(row, task.question), text_of(row, task.context)
-    name = _identifier(row) if identifier is None else str(identifier)
-    checked = checked_question(row.uri, row.line, name, question, context, answers, is_for_training)
+    name = f"{row.uri}:{row.line}" if identifier is None else str(identifier)
+    asked = QuestionExample(name, question, context, answers)
+    checked = checked_question(row.uri, row.line, asked, is_for_training=is_for_training, has_labels=has_labels)
     if isinstance(checked, BadRow):
         raise BadValueError(checked.detail)
     return checked
@@ -213,7 +242,8 @@ def _hold_out(split: Split, fraction: float) -> tuple[Split, Split]:
             f"data.validation_fraction must leave both sides an example, got {fraction:g} of {len(split.examples)}; "
             "name files under data.validation"
         )
-    return split.with_examples(tuple(kept)), split.with_examples(tuple(held_out))
+    # The file's malformed rows are counted once.
+    return split.with_examples(tuple(kept)), Split(tuple(held_out), len(held_out))
 
 
 def _at_most(split: Split, number: int | None) -> Split:
@@ -243,7 +273,8 @@ def _labels_in(example: Example) -> Iterator[str]:
         yield example.label
 
 
-def _check_label_names(task: ClassificationTask | TokenClassificationTask, labels: tuple[str, ...]) -> None:
+def check_label_names(task: ClassificationTask | TokenClassificationTask, labels: tuple[str, ...]) -> None:
+    """Raise `DataError` where what a spec says of labels does not fit those of the data."""
     if isinstance(task, ClassificationTask) and task.metric == "f1" and len(labels) != 2:
         raise DataError(f"task.metric must be macro_f1 where there are not two labels, got 'f1' and {len(labels)}")
     if isinstance(task.class_weights, dict):

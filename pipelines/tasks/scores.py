@@ -64,6 +64,10 @@ def _matthews(labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]) -
 
 def regression_scores(predicted: npt.NDArray[np.float32], labels: npt.NDArray[np.float32]) -> dict[str, float]:
     """Pearson's and Spearman's correlation, their mean, and the mean squared error; NaN where nothing varies."""
+    if len(labels) < 2:
+        nan = float("nan")
+        error = float(metrics.mean_squared_error(labels, predicted))
+        return {"pearson": nan, "spearman": nan, "pearson_spearman": nan, "mean_squared_error": error}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a constant; the value, NaN, says it
         pearson = float(stats.pearsonr(predicted.astype(np.float64), labels.astype(np.float64)).statistic)
@@ -91,7 +95,11 @@ def tag_scores(predicted: Sequence[Sequence[str]], labels: Sequence[Sequence[str
         scores["span_recall"] = float(spans.recall_score(*lists, **options))
         scores["span_f1"] = float(spans.f1_score(*lists, **options))
     else:
-        scores["macro_f1"] = float(metrics.f1_score(flat, flat_predicted, average="macro", zero_division=0))
+        # "" stands for a word that was never looked at: wrong, and no label of its own.
+        known = sorted({*flat, *flat_predicted} - {""})
+        scores["macro_f1"] = float(
+            metrics.f1_score(flat, flat_predicted, labels=known, average="macro", zero_division=0)
+        )
     return scores
 
 

@@ -111,13 +111,14 @@ def question_scores(answers: Sequence[str], predicted: str) -> tuple[float, floa
 
 
 def squad_scores(
-    predictions: Mapping[str, QuestionPrediction], answers: Mapping[str, Sequence[str]]
+    predictions: Mapping[str, QuestionPrediction], answers: Mapping[str, Sequence[str]], may_have_none: bool = False
 ) -> dict[str, float]:
     """The scores of the official scripts, in percent.
 
     Args:
         predictions: by question.
         answers: right answers by question; none where the text has none.
+        may_have_none: "no answer" is an answer even if every one of these questions has one.
 
     Returns:
         exact_match, f1: of SQuAD 1.1; where some questions have no answer, with "no answer" given wherever it scores
@@ -125,7 +126,7 @@ def squad_scores(
         best_exact_match, best_f1, best_exact_match_threshold, best_f1_threshold: where some questions have no answer:
             what the best threshold on `null_odds` would have given.
     """
-    may_have_none = any(not texts for texts in answers.values())
+    may_have_none = may_have_none or any(not texts for texts in answers.values())
     spans = {key: question_scores(texts, predictions[key].candidates[0].text) for key, texts in answers.items()}
     if not may_have_none:
         return {

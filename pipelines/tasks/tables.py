@@ -32,7 +32,10 @@ class BadRow(NamedTuple):
 
     uri: str
     line: int
+    """Where it begins."""
     detail: str
+    num_lines: int = 1
+    """Lines that are lost with it."""
 
     def __str__(self) -> str:
         return f"{self.uri}:{self.line}: {self.detail}"
@@ -90,16 +93,23 @@ def is_broken(text: str) -> bool:
 def _separated(uri: str, kind: Format, names: Sequence[str] | None) -> Iterator[Row | BadRow]:
     csv.field_size_limit(_LARGEST_CELL)
     text = read_text(uri)
-    rows = csv.reader(io.StringIO(text, newline="")) if kind == "csv" else _tabs(io.StringIO(text, newline="\n"))
+    # Strict: a quotation mark that is never closed, or closed in the middle of a cell, swallows rows without a word.
+    rows = (
+        csv.reader(io.StringIO(text, newline=""), strict=True)
+        if kind == "csv"
+        else _tabs(io.StringIO(text, newline="\n"))
+    )
     header: list[str] | None = list(names) if names else None
     number = 0
     while True:
+        before = number
         try:
             cells = next(rows)
         except StopIteration:
             break
         except csv.Error as error:
-            yield BadRow(uri, number + 1, f"the row is no CSV: {error}")
+            number = rows.line_num
+            yield BadRow(uri, before + 1, f"the row is no CSV: {error}", max(1, number - before))
             continue
         number = rows.line_num
         if not any(cell.strip() for cell in cells):

@@ -13,14 +13,17 @@ import torch
 import transformers
 from finetuning_world import TASKS, base_model, seed_task, toy_task
 
-from pipelines.errors import CheckpointError, NonFiniteLossError
+from pipelines.errors import CheckpointError, DataError, NonFiniteLossError
 from pipelines.finetuning import run_seed as loop
-from pipelines.finetuning.export import ExportTask, architecture, export_finetuned
+from pipelines.finetuning.export import architecture, export_finetuned
+from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.keep_base_model import keep_base_model
 from pipelines.finetuning.run_seed import run_seed
 from pipelines.finetuning.seed_task import SeedResult, SeedTask
+from pipelines.finetuning.submission import write_submissions
 from pipelines.finetuning.summarise import summarise
 from pipelines.specs.finetune import BaselineSpec, ModelFiles
+from pipelines.specs.task import MultipleChoiceTask
 from pipelines.tasks.prepare import TaskPreparation, prepare_task
 from pipelines.tasks.scores import main_metric
 
@@ -49,7 +52,9 @@ def test_an_export_answers_as_the_run_did(tmp_path: Path, kind: str) -> None:
     task = seed_task(tmp_path, kind, num_epochs=1)
     result = run_seed(task)
     scores = summarise(task.prepared, [result]).scores
-    uri = export_finetuned(ExportTask(task, scores, "ft-1", "toy", "CC0-1.0", str(tmp_path / "export")))
+    uri = export_finetuned(
+        ExportTask(task, scores, result.num_steps, "ft-1", "toy", "CC0-1.0", str(tmp_path / "export"))
+    )
     model_class = getattr(transformers, architecture(task))
     model, loading = model_class.from_pretrained(uri, output_loading_info=True)
     assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
@@ -206,3 +211,42 @@ def test_a_model_that_is_no_whole_encoder_is_refused(tmp_path: Path, break_it: s
     message = "must hold every weight of its encoder" if break_it == "layer" else "must have at most 20 entries, got"
     with pytest.raises(CheckpointError, match=message):
         keep_base_model(ModelFiles(uri=str(folder)), str(tmp_path / "other"), "")
+
+
+def test_choices_must_be_as_many_in_every_split(tmp_path: Path) -> None:
+    rows = {"train": ["a", "b"], "dev": ["a", "b", "c"]}
+    for name, choices in rows.items():
+        row = {"text": "film", "choices": choices, "label": 0}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    data = {"train": str(tmp_path / "train.jsonl"), "validation": str(tmp_path / "dev.jsonl")}
+    task = MultipleChoiceTask.model_validate({"data": data})
+    wanted = TaskPreparation("a", task, base_model(tmp_path).uri, 64, str(tmp_path / "storage"), BaselineSpec())
+    with pytest.raises(DataError, match="of validation must have as many choices as those of train, got 3 and 2"):
+        prepare_task(wanted)
+
+
+def test_separators_of_unicode_stand_in_answers(tmp_path: Path) -> None:
+    """Predictions are read back line by line: U+2028 in an answer ends none."""
+    task = seed_task(tmp_path, "question_answering", num_epochs=1)
+    run_seed(task)
+    path = Path(task.uri, "predictions-test.jsonl")
+    path.write_text(path.read_text().replace("oslo", "os\u2028lo"))
+    write_submissions(task, tmp_path / "submissions")
+    answers = json.loads((tmp_path / "submissions" / "question_answering-test-predictions.json").read_text())
+    assert len(answers) == 32
+
+
+def test_a_checkpoint_of_another_run_does_not_outlive_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A foreign one at a later step would have every new one deleted."""
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    task = seed_task(tmp_path, num_epochs=2)
+    other = dataclasses.replace(task, training=task.training.model_copy(update={"weight_decay": 0.02}))
+    monkeypatch.setattr(loop._Run, "finish", lambda run: (_ for _ in ()).throw(KilledError))
+    with pytest.raises(KilledError):
+        run_seed(other)
+    step = DiesOnce(at=10)
+    monkeypatch.setattr(loop._Run, "_take_step", lambda run, batch: step(run, batch))
+    for _ in range(2):
+        with pytest.raises(KilledError):
+            run_seed(task)
+    assert step.steps == list(range(32))

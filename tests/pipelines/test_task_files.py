@@ -297,3 +297,68 @@ def test_span_labels_must_have_their_marks(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     data = {"train": str(tmp_path / "train.jsonl"), "validation": str(tmp_path / "train.jsonl")}
     assert "got 'PER'" in str(refusal(TokenClassificationTask.model_validate({"data": data, "scheme": "BIO"})))
+
+
+def test_a_quotation_mark_that_is_never_closed_costs_all_that_it_swallows(tmp_path: Path) -> None:
+    """5,000 rows vanish into one cell: they are counted, and the report names the line where it opened."""
+    rows = ["text,label", *(f"t{i},{'ab'[i % 2]}" for i in range(200)), '"open,a', *(f"u{i},a" for i in range(5000))]
+    error = refusal(classification(tmp_path, "\n".join(rows) + "\n", labels=("a", "b", "yes", "no")))
+    assert "got 0.01 and 5001 of 5201" in str(error)
+    assert error.report[0].partition("train.csv:")[2].startswith("202: the row is no CSV")
+
+
+def test_rare_labels_are_known_though_they_are_held_out(tmp_path: Path) -> None:
+    rows = "".join(f"text {index},label{index}\n" for index in range(60))
+    (tmp_path / "all.csv").write_text("text,label\n" + rows)
+    found = read(ClassificationTask.model_validate({"data": {"train": str(tmp_path / "all.csv")}}))
+    assert len(found.labels) == 60
+    assert len(found.train.examples) < 60
+    assert found.validation[""].num_bad_rows == 0
+
+
+def test_a_question_without_a_word_on_answers_cannot_be_scored(tmp_path: Path) -> None:
+    silent = {"id": "2", "question": "Which river?"}
+    error = refusal(questions(tmp_path, squad([ANSWERED]), squad([ANSWERED, silent])))
+    assert "question '2' must have answers, an empty list where its text has none" in error.report[0]
+    (tmp_path / "test.json").write_text(squad([silent]))
+    found = read(questions(tmp_path, squad([ANSWERED]), test=str(tmp_path / "test.json")))
+    assert found.test[""].examples[0].answers is None  # type: ignore[union-attr]
+
+
+def test_questions_must_have_ids_of_their_own(tmp_path: Path) -> None:
+    error = refusal(questions(tmp_path, squad([ANSWERED]), squad([ANSWERED, ANSWERED])))
+    assert "every question of validation must have an id of its own (task.identifier), got '1' twice" in str(error)
+
+
+def test_minus_one_says_that_a_test_row_has_no_label(tmp_path: Path) -> None:
+    (tmp_path / "test.jsonl").write_text('{"text": "x", "label": -1}\n')
+    data = {"test": str(tmp_path / "test.jsonl")}
+    found = read(classification(tmp_path, "text,label\na,yes\nb,no\n", data=data))
+    assert found.test[""].examples[0].label is None  # type: ignore[union-attr]
+
+
+def test_a_pound_sign_is_a_word_and_blanks_make_no_columns(tmp_path: Path) -> None:
+    text = "# a comment of one sentence\nIt PRP O\ncosts  VBZ O \n# # B-NP\n5 CD I-NP\n"
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.conll").write_text(text)
+    data = {"train": str(tmp_path / "train.conll"), "validation": str(tmp_path / "dev.conll")}
+    found = read(TokenClassificationTask.model_validate({"data": data, "scheme": "BIO"})).train.examples[0]
+    assert isinstance(found, TaggedExample)
+    assert (found.tokens, found.tags) == (("It", "costs", "#", "5"), ("O", "O", "B-NP", "I-NP"))
+
+
+def test_words_to_tag_may_come_without_tags(tmp_path: Path) -> None:
+    (tmp_path / "train.conll").write_text("It O\nworks B-X\n")
+    (tmp_path / "test.conll").write_text("It\nworks\n")
+    data = {
+        name: str(tmp_path / f"{file}.conll")
+        for name, file in (("train", "train"), ("validation", "train"), ("test", "test"))
+    }
+    found = read(TokenClassificationTask.model_validate({"data": data, "scheme": "BIO"}))
+    assert found.test[""].examples[0] == TaggedExample("test.conll:1", ("It", "works"))
+
+
+@pytest.mark.parametrize("name", ["train.json", "train.conllu"])
+def test_a_file_that_is_no_table_is_refused_by_the_spec(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="data must be csv, tsv, jsonl, parquet, datasets for this type of task"):
+        ClassificationTask.model_validate({"data": {"train": str(tmp_path / name)}})
