@@ -27,7 +27,7 @@ from pipelines.finetuning.seed_task import PROGRESS_FILE, WEIGHTS_FILE, SeedResu
 from pipelines.tasks.features import Features
 from pipelines.tasks.prepare import TEST, TRAIN, VALIDATION, PreparedSplit
 from pipelines.tasks.scores import is_better, main_metric
-from pipelines.training.checkpoint import list_checkpoints, read_state, write_checkpoint
+from pipelines.training.checkpoint import Checkpoint, list_checkpoints, read_state, write_checkpoint
 from pipelines.training.workers import choose_cpu_kernels, limit_threads
 
 log = logging.getLogger(__name__)
@@ -71,6 +71,15 @@ def _discard(uri: str) -> None:
         log.warning("checkpoints_left", extra={"uri": uri, "reason": str(error)[:300]})
 
 
+def _state_of(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """The content of a checkpoint, or None where it is damaged."""
+    try:
+        return read_state(checkpoint)
+    except CheckpointError as error:
+        log.warning("checkpoint_skipped", extra={"reason": str(error)})
+        return None
+
+
 class _Run:
     """What one run holds while it goes on."""
 
@@ -108,12 +117,8 @@ class _Run:
         """
         for checkpoint in reversed(list_checkpoints(storage.join(self.task.uri, "checkpoints"))):
             manifest = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))
-            try:
-                if manifest["identity"] != self.task.identity:
-                    raise CheckpointError(f"{checkpoint.uri} is of another run")
-                state = read_state(checkpoint)
-            except CheckpointError as error:
-                log.warning("checkpoint_skipped", extra={"reason": str(error)})
+            state = _state_of(checkpoint) if manifest["identity"] == self.task.identity else None
+            if state is None:
                 _discard(checkpoint.uri)
                 continue
             self.network.load_state_dict(state["networks"])

@@ -350,10 +350,8 @@ def test_a_pound_sign_is_a_word_and_blanks_make_no_columns(tmp_path: Path) -> No
 def test_words_to_tag_may_come_without_tags(tmp_path: Path) -> None:
     (tmp_path / "train.conll").write_text("It O\nworks B-X\n")
     (tmp_path / "test.conll").write_text("It\nworks\n")
-    data = {
-        name: str(tmp_path / f"{file}.conll")
-        for name, file in (("train", "train"), ("validation", "train"), ("test", "test"))
-    }
+    train, test = str(tmp_path / "train.conll"), str(tmp_path / "test.conll")
+    data = {"train": train, "validation": train, "test": test}
     found = read(TokenClassificationTask.model_validate({"data": data, "scheme": "BIO"}))
     assert found.test[""].examples[0] == TaggedExample("test.conll:1", ("It", "works"))
 
