@@ -132,6 +132,8 @@ def _written_path(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
 
 
 def _is_union_tag(before: tuple[int | str, ...], part: int | str) -> bool:
+    if part == "[key]":  # how pydantic says that a key of a mapping is wrong, and not its value
+        return True
     if part not in _UNION_TAGS or not before:
         return False
     # A member of a list, a section that is a union itself, or a task of a suite, which has a name of its own.

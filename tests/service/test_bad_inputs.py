@@ -34,7 +34,38 @@ def overridden(*overrides: str) -> dict[str, Any]:
     return {**tiny(), "overrides": list(overrides)}
 
 
+def finetuned(**sections: Any) -> dict[str, Any]:
+    task = {"type": "classification", "data": {"train": "/nowhere/train.csv"}}
+    return {"spec": {"kind": "finetune", "model": {"type": "registered", "name": "m"}, "task": task, **sections}}
+
+
 SPECS: dict[str, tuple[Any, str, str]] = {
+    "finetune_without_task": (finetuned(task=None), "invalid_spec", "/spec"),
+    "finetune_task_unknown": (finetuned(task={"type": "translation"}), "invalid_spec", "/spec/task"),
+    "finetune_model_unknown": (finetuned(model={"type": "hub", "name": "x"}), "invalid_spec", "/spec/model"),
+    "finetune_label_column": (
+        finetuned(task={"type": "classification", "label": "", "data": {"train": "/a.csv"}}),
+        "invalid_spec",
+        "/spec/task/label",
+    ),
+    "finetune_seeds_twice": (finetuned(training={"seeds": [1, 1]}), "invalid_spec", "/spec/training"),
+    "finetune_of_a_suite": (
+        finetuned(task=None, suite={"type": "tasks", "tasks": {"a/b": {"type": "glue", "name": "RTE", "uri": "/a"}}}),
+        "invalid_spec",
+        "/spec/suite/tasks/a~1b",
+    ),
+    "finetune_file_absent": (finetuned(), "corpus_unreadable", "/spec/task/data/train/0"),
+    "probe_file_absent": (
+        tiny(
+            probe={
+                "interval_steps": 2000,
+                "training": {"max_sequence_length": 64},
+                "tasks": {"a": {"type": "classification", "data": {"train": "/nowhere/train.csv"}}},
+            }
+        ),
+        "corpus_unreadable",
+        "/spec/probe/tasks/a/data/train/0",
+    ),
     "unknown_field": (tiny(training={"num_train_stps": 5}), "invalid_spec", "/spec/training/num_train_stps"),
     "unknown_section": (tiny(trainer={}), "invalid_spec", "/spec/trainer"),
     "slash_in_unknown_field": (tiny(**{"a/b~c": 1}), "invalid_spec", "/spec/a~1b~0c"),

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipelines.specs.documents import ExampleToken, Progress
+from pipelines.specs.documents import ExampleToken, JobResult, Progress, TaskScores
 from service.cli.follow import PlainView
 from service.cli.inputs import absolute_paths
 from service.cli.live import LiveView
-from service.cli.render import duration, in_short, marked_sentence, sentence_legend
+from service.cli.render import duration, in_short, marked_sentence, sentence_legend, tasks_table
 from service.records import JobFailure
 from service.schemas import JobPublic, Links
 from service.states import JobState
@@ -115,3 +115,53 @@ def test_local_paths_are_named_from_the_root(monkeypatch: pytest.MonkeyPatch, tm
     assert found["tokenizer"] == {"uri": f"{tmp_path}/vocab.txt"}
     assert found["initialization"] == weights | {"discriminator_uri": f"{tmp_path}/a/b"}
     assert absolute_paths({"corpus": 3, "tokenizer": None}) == {"corpus": 3, "tokenizer": None}
+
+
+def test_files_of_finetuning_specs_are_named_from_the_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """At any depth, in suites and probes too; columns of the same names are left alone."""
+    monkeypatch.chdir(tmp_path)
+    task = {"type": "classification", "text": "train", "data": {"train": ["a.csv", "s3://b/c.csv"], "test": "d.csv"}}
+    named = {**task, "data": {"train": [f"{tmp_path}/a.csv", "s3://b/c.csv"], "test": f"{tmp_path}/d.csv"}}
+    spec = {
+        "kind": "finetune",
+        "model": {"type": "files", "uri": "m"},
+        "suite": {"type": "tasks", "tasks": {"x": task}},
+    }
+    assert absolute_paths(spec) == {
+        "kind": "finetune",
+        "model": {"type": "files", "uri": f"{tmp_path}/m"},
+        "suite": {"type": "tasks", "tasks": {"x": named}},
+    }
+    assert absolute_paths({"kind": "pretrain", "probe": {"tasks": {"x": task}}})["probe"] == {"tasks": {"x": named}}
+    assert absolute_paths({"kind": "finetune", "task": 3}) == {"kind": "finetune", "task": 3}
+
+
+def test_the_table_of_tasks_has_baselines_and_the_mean() -> None:
+    scores = TaskScores(
+        task="intents",
+        metric="macro_f1",
+        median=0.8125,
+        spread={"std": 0.01},
+        by_seed={"1": 0.8, "2": 0.825},
+        best_seed=2,
+        baselines={"tfidf": {"macro_f1": 0.75}},
+        num_train_examples=10,
+        num_validation_examples=5,
+        examples_per_second=100.0,
+    )
+    other = scores.model_copy(update={"task": "similar", "metric": "pearson", "median": None, "baselines": {}})
+    result = JobResult(state="SUCCEEDED", tasks=(scores, other), evaluation={"mean": 40.625})
+    console = Console(record=True, width=120, file=io.StringIO())
+    console.print(tasks_table(result))
+    lines = console.export_text().splitlines()
+    row = next(line for line in lines if "intents" in line)
+    assert [cell.strip() for cell in row.strip("│").split("│")] == [
+        "intents",
+        "macro f1",
+        "0.8125",
+        "0.01",
+        "2",
+        "0.75",
+        "",
+    ]
+    assert any("mean" in line and "40.6" in line for line in lines)

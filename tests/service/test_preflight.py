@@ -95,3 +95,17 @@ def test_a_small_cluster_does_not() -> None:
     check_capacity(spec_of(compute={"num_workers": 4, "cpus_per_worker": 0.5}), cluster())
     with pytest.raises(InsufficientResourcesError, match=r"at most the cluster's 2 CPUs, got 2\.5"):
         check_capacity(spec_of(compute={"num_workers": 1, "cpus_per_worker": 2.5}), cluster())
+
+
+def test_labelled_files_must_be_there(tmp_path: Path) -> None:
+    """Files of every split, and a model by its folder or, as TensorFlow's are, by the beginning of its names."""
+    for name in ("train.csv", "model.ckpt.index"):
+        (tmp_path / name).write_text("12345")
+    task = {"type": "classification", "data": {"train": f"{tmp_path}/train.csv", "test": f"{tmp_path}/test.csv"}}
+    model = {"type": "files", "uri": f"{tmp_path}/model.ckpt"}
+    spec = resolve_spec({"kind": "finetune", "model": model, "task": task})
+    with pytest.raises(CorpusUnreadableError) as caught:
+        check_sources(spec, 5)
+    assert [fault.pointer for fault in caught.value.faults] == ["/spec/task/data/test/0"]
+    (tmp_path / "test.csv").write_text("12")
+    assert check_sources(spec, 5) == 7
