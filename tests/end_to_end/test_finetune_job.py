@@ -106,6 +106,7 @@ def test_scores_are_medians_beside_baselines(suite: tuple[Any, dict[str, int]]) 
     assert result.evaluation["mean"] == pytest.approx(50 * (verdicts.median + names.median))
 
 
+@pytest.mark.filterwarnings("default")  # MLflow's pyfunc warns of its own modules while it imports them
 def test_the_registered_classifier_answers_in_mlflow(stack: LocalStack, suite: tuple[Any, dict[str, int]]) -> None:
     """What `mlflow models predict` runs gives the label and the probability that the run wrote down."""
     detail = suite[0]
