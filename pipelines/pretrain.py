@@ -95,6 +95,7 @@ def run_pretraining(
         baselines=evaluated.baselines,
         corpus=describe_corpus(corpus),
         probe=probed,
+        left_out=prober.failures,
         models=models,
         example=evaluated.example,
         mlflow_run_id=run.run_id,

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 import safetensors.torch
+from ray.exceptions import RayTaskError
 
 from electra_core.config import EncoderConfig
 from electra_core.conversion.to_transformers import discriminator_state_dict
@@ -88,6 +89,8 @@ class Prober:
         self._directory = directory
         self._run = run
         self._points: dict[int, ProbePoint | None] = {}
+        self.failures: dict[str, str] = {}
+        """Probes that gave no scores, and why."""
         self._training_ended = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="probe", daemon=True)
@@ -137,7 +140,10 @@ class Prober:
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, pretraining goes on
                 self._points[step] = None
-                log.warning("probe_failed", extra={"step": step, "reason": str(error)[:500]})
+                # Ray's own text is a traceback; what a process raised says what was wrong.
+                cause = error.cause if isinstance(error, RayTaskError) else error
+                self.failures[f"probe at step {step}"] = str(cause)[:500]
+                log.warning("probe_failed", extra={"step": step, "reason": str(cause)[:500]})
 
     def _keep_due(self) -> dict[int, BaseModel]:
         """Copies of the networks to probe, by step; those of earlier attempts too."""

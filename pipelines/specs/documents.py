@@ -159,7 +159,7 @@ class JobResult(Document):
     probe: tuple[ProbePoint, ...] = ()
     """Of a pretraining job whose spec has one, by step."""
     left_out: dict[str, str] = {}
-    """Tasks of a suite that were not run, and why."""
+    """Tasks of a suite that were not run, or probes that failed, and why."""
     models: tuple[ModelVersion, ...] = ()
     example: tuple[ExampleToken, ...] = ()
     """A held-out passage as the discriminator sees it: of a few dozen, the one it does best on. Empty without one."""
