@@ -39,8 +39,12 @@ LOG_POINTS = 100
 """Losses that a run keeps, about."""
 
 
-def run_seed(task: SeedTask) -> SeedResult:
+def run_seed(task: SeedTask, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> SeedResult:
     """Finetune to the end and leave scores, predictions and weights; a finished run is returned as it is.
+
+    Args:
+        task: the run.
+        checkpoint_seconds: at least so long between two checkpoints.
 
     Raises:
         NonFiniteLossError: the loss became NaN or infinite.
@@ -57,7 +61,7 @@ def run_seed(task: SeedTask) -> SeedResult:
     device = torch.device("cuda" if task.compute.gpus_per_worker else "cpu")
     run = _Run(task, device)
     run.restore()
-    run.train()
+    run.train(checkpoint_seconds)
     result = run.finish()
     _discard(checkpoints_uri)
     return result
@@ -132,7 +136,7 @@ class _Run:
             log.info("run_resumed", extra={"run": self.task.name, "step": self.step})
             return
 
-    def train(self) -> None:
+    def train(self, checkpoint_seconds: float) -> None:
         """Take all steps that are left, or as many as are worth it."""
         interval = self.task.evaluation_interval(self.order.steps_per_epoch)
         log_interval = max(1, self.num_steps // LOG_POINTS)
@@ -163,7 +167,7 @@ class _Run:
             if now - told_at >= PROGRESS_SECONDS:
                 told_at = now
                 self._tell()
-            if now - saved_at >= CHECKPOINT_SECONDS and not is_end:
+            if now - saved_at >= checkpoint_seconds and not is_end:
                 saved_at = now
                 self._save()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
+import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import safetensors.torch
@@ -13,8 +14,8 @@ import torch
 import transformers
 from finetuning_world import TASKS, base_model, seed_task, toy_task
 
+from pipelines import storage
 from pipelines.errors import CheckpointError, DataError, NonFiniteLossError
-from pipelines.finetuning import run_seed as loop
 from pipelines.finetuning.export import architecture, export_finetuned
 from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.keep_base_model import keep_base_model
@@ -26,6 +27,7 @@ from pipelines.specs.finetune import BaselineSpec, ModelFiles
 from pipelines.specs.task import MultipleChoiceTask
 from pipelines.tasks.prepare import TaskPreparation, prepare_task
 from pipelines.tasks.scores import main_metric
+from pipelines.training.checkpoint import Checkpoint, list_checkpoints
 
 
 def weights_of(task: SeedTask) -> dict[str, torch.Tensor]:
@@ -76,39 +78,38 @@ def test_an_export_answers_as_the_run_did(tmp_path: Path, kind: str) -> None:
             assert logits.softmax(0).max().item() == pytest.approx(predicted["probability"], abs=1e-4)
 
 
-class KilledError(Exception):
-    """Stands in for kill -9; the end-to-end tests send the real one."""
+def kill_at(task: SeedTask, step: int) -> None:
+    """Run in a process of its own, with a checkpoint after every step, and kill -9 it when it has come so far."""
+    process = multiprocessing.get_context("spawn").Process(target=run_seed, args=(task, 0.0))
+    process.start()
+    deadline = time.monotonic() + 120
+    while not any(one.step >= step for one in own_checkpoints(task)):
+        assert process.is_alive(), "it ended before it was killed"
+        assert time.monotonic() < deadline, f"waited 120 s for a checkpoint of {task.name} at step {step}"
+        time.sleep(0.02)
+    process.kill()
+    process.join(timeout=30)
 
 
-class DiesOnce:
-    """The step of a run, which ends the process, as it were, the first time it comes to step `at`."""
-
-    def __init__(self, at: int) -> None:
-        self._take = loop._Run._take_step
-        self._at = at
-        self.steps: list[int] = []
-        self.has_died = False
-
-    def __call__(self, run: Any, batch: Any) -> torch.Tensor:
-        if run.step == self._at and not self.has_died:
-            self.has_died = True
-            raise KilledError
-        self.steps.append(run.step)
-        return self._take(run, batch)
+def own_checkpoints(task: SeedTask) -> list[Checkpoint]:
+    """Of this very run; one that is deleted meanwhile is none."""
+    try:
+        found = list_checkpoints(f"{task.uri}/checkpoints")
+        identities = [storage.read_json(f"{one.uri}/manifest.json")["identity"] for one in found]
+    except storage.StorageError:
+        return []
+    return [one for one, identity in zip(found, identities, strict=True) if identity == task.identity]
 
 
-def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a checkpoint after every logged loss: weights and figures equal the undisturbed run's, bit for bit."""
-    task = seed_task(tmp_path, evaluations_per_epoch=1, early_stopping_patience=100)
+def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """kill -9 in the middle: weights and figures equal the undisturbed run's, bit for bit."""
+    caplog.set_level("INFO")
+    task = seed_task(tmp_path, num_epochs=24, evaluations_per_epoch=1, early_stopping_patience=100)
     whole = run_seed(task)
     again = dataclasses.replace(task, uri=f"{tmp_path}/killed")
-    step = DiesOnce(at=70)
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(loop._Run, "_take_step", lambda run, batch: step(run, batch))
-    with pytest.raises(KilledError):
-        run_seed(again)
+    kill_at(again, 40)
     resumed = run_seed(again)
-    assert step.steps == list(range(128))
+    assert [record.step >= 40 for record in caplog.records if record.message == "run_resumed"] == [True]
     for name, tensor in weights_of(task).items():
         assert torch.equal(tensor, weights_of(again)[name]), name
     assert resumed.losses == whole.losses
@@ -236,17 +237,11 @@ def test_separators_of_unicode_stand_in_answers(tmp_path: Path) -> None:
     assert len(answers) == 32
 
 
-def test_a_checkpoint_of_another_run_does_not_outlive_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A foreign one at a later step would have every new one deleted."""
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
-    task = seed_task(tmp_path, num_epochs=2)
+def test_a_checkpoint_of_another_run_does_not_outlive_ours(tmp_path: Path) -> None:
+    """A foreign one at a later step would have every new one deleted: ours are there after a kill."""
+    task = seed_task(tmp_path, num_epochs=24)
     other = dataclasses.replace(task, training=task.training.model_copy(update={"weight_decay": 0.02}))
-    monkeypatch.setattr(loop._Run, "finish", lambda run: (_ for _ in ()).throw(KilledError))
-    with pytest.raises(KilledError):
-        run_seed(other)
-    step = DiesOnce(at=10)
-    monkeypatch.setattr(loop._Run, "_take_step", lambda run, batch: step(run, batch))
-    for _ in range(2):
-        with pytest.raises(KilledError):
-            run_seed(task)
-    assert step.steps == list(range(32))
+    kill_at(other, 60)
+    kill_at(task, 10)
+    assert own_checkpoints(task)
+    assert not own_checkpoints(other)
