@@ -128,10 +128,10 @@ def _is_inside(path: tuple[int | str, ...], container: tuple[int | str, ...]) ->
 
 def _written_path(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Where the user wrote it. Of a union with a `type`, pydantic puts the chosen type into the path."""
-    return tuple(part for index, part in enumerate(location) if not _is_union_tag(location[:index], part))
+    return tuple(part for index, part in enumerate(location) if not _is_added_by_pydantic(location[:index], part))
 
 
-def _is_union_tag(before: tuple[int | str, ...], part: int | str) -> bool:
+def _is_added_by_pydantic(before: tuple[int | str, ...], part: int | str) -> bool:
     if part == "[key]":  # how pydantic says that a key of a mapping is wrong, and not its value
         return True
     if part not in _UNION_TAGS or not before:

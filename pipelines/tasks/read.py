@@ -137,8 +137,12 @@ def _read(task: UserTask, files: SplitFiles, is_for_training: bool = False) -> S
                     lambda uri: read_squad(uri, is_for_training=is_for_training, has_labels=files.has_labels),
                 )
             columns = {"question": task.question, "context": task.context, "answers": task.answers}
-            make = lambda row: _question(task, row, is_for_training, files.has_labels)  # noqa: E731 - as its neighbours
-            return read_split(files, make, columns, frozenset({"answers"}))
+            return read_split(
+                files,
+                lambda row: _question(task, row, is_for_training, files.has_labels),
+                columns,
+                frozenset({"answers"}),
+            )
         case MultipleChoiceTask():
             columns = {"text": task.text, "label": task.label}
             columns |= {f"choices.{index}": column for index, column in enumerate(task.choices)}

@@ -97,7 +97,7 @@ def _separated(uri: str, kind: Format, names: Sequence[str] | None) -> Iterator[
     rows = (
         csv.reader(io.StringIO(text, newline=""), strict=True)
         if kind == "csv"
-        else _tabs(io.StringIO(text, newline="\n"))
+        else _TabReader(io.StringIO(text, newline="\n"))
     )
     header: list[str] | None = list(names) if names else None
     number = 0
@@ -124,8 +124,8 @@ def _separated(uri: str, kind: Format, names: Sequence[str] | None) -> Iterator[
             yield Row(uri, number, dict(zip(header, cells, strict=True)))
 
 
-class _tabs:  # noqa: N801 - stands in for csv.reader
-    """Cells between tabs, quotes being letters. Lines end where `\\n` or `\\r\\n` says so and nowhere else."""
+class _TabReader:
+    """Cells between tabs, quotes being letters, as `csv.reader` gives them. Only `\\n` and `\\r\\n` end lines."""
 
     def __init__(self, stream: io.StringIO) -> None:
         self._lines = iter(stream)

@@ -87,7 +87,7 @@ CONTEXT = "Oslo is the capital of Norway"
 OFFSETS = np.array([[-1, -1], [-1, -1], [0, 4], [5, 7], [8, 11], [12, 19], [-1, -1]], np.int32)
 
 
-def window(starts: dict[int, float], ends: dict[int, float], offsets: np.ndarray = OFFSETS) -> Window:  # type: ignore[type-arg]
+def window(starts: dict[int, float], ends: dict[int, float], offsets: np.ndarray = OFFSETS) -> Window:
     start_logits, end_logits = np.full(len(offsets), -5.0, np.float32), np.full(len(offsets), -5.0, np.float32)
     for logits, values in ((start_logits, starts), (end_logits, ends)):
         for place, value in values.items():

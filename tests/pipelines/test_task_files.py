@@ -89,7 +89,7 @@ def test_a_folder_of_datasets_with_named_labels(tmp_path: Path) -> None:
     found = read(task)
     assert texts(found) == [("train 0", "pos"), ("train 1", "neg"), ("train 2", "pos")]
     assert found.labels == ("neg", "pos")
-    assert [one.label for one in found.test[""].examples] == [None]  # type: ignore[union-attr]
+    assert [one.label for one in found.test[""].examples] == [None]
 
 
 def test_numbers_are_labels_in_their_own_order(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_conll_takes_the_first_and_the_last_column(tmp_path: Path) -> None:
         (tmp_path / f"{name}.conll").write_text(text)
     data = {"train": str(tmp_path / "train.conll"), "validation": str(tmp_path / "dev.conll")}
     found = read(TokenClassificationTask.model_validate({"data": data, "scheme": "BIO"}))
-    assert [one.tags for one in found.train.examples] == [("B-ORG", "O"), ("B-LOC",)]  # type: ignore[union-attr]
+    assert [one.tags for one in found.train.examples] == [("B-ORG", "O"), ("B-LOC",)]
     chunks = read(TokenClassificationTask.model_validate({"data": data, "tags": "2"}))
     assert chunks.labels == ("NN", "NNP")
 
@@ -183,7 +183,7 @@ def test_questions_in_a_table(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
     data = {"train": str(tmp_path / "train.jsonl"), "validation": str(tmp_path / "train.jsonl")}
     found = read(QuestionAnsweringTask.model_validate({"data": data}))
-    assert found.train.examples[0] == QuestionExample("7", "Which?", "In Oslo.", (("Oslo", 3),))  # type: ignore[arg-type]
+    assert found.train.examples[0] == QuestionExample("7", "Which?", "In Oslo.", (("Oslo", 3),))
 
 
 @pytest.mark.parametrize("label", [1, "1", "B", "b", "second"])
@@ -322,7 +322,7 @@ def test_a_question_without_a_word_on_answers_cannot_be_scored(tmp_path: Path) -
     assert "question '2' must have answers, an empty list where its text has none" in error.report[0]
     (tmp_path / "test.json").write_text(squad([silent]))
     found = read(questions(tmp_path, squad([ANSWERED]), test=str(tmp_path / "test.json")))
-    assert found.test[""].examples[0].answers is None  # type: ignore[union-attr]
+    assert found.test[""].examples[0].answers is None
 
 
 def test_questions_must_have_ids_of_their_own(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_minus_one_says_that_a_test_row_has_no_label(tmp_path: Path) -> None:
     (tmp_path / "test.jsonl").write_text('{"text": "x", "label": -1}\n')
     data = {"test": str(tmp_path / "test.jsonl")}
     found = read(classification(tmp_path, "text,label\na,yes\nb,no\n", data=data))
-    assert found.test[""].examples[0].label is None  # type: ignore[union-attr]
+    assert found.test[""].examples[0].label is None
 
 
 def test_a_pound_sign_is_a_word_and_blanks_make_no_columns(tmp_path: Path) -> None:
