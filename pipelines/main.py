@@ -39,9 +39,11 @@ from pipelines.logs import configure_logging
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.specs.documents import Failure, JobResult, Stage
+from pipelines.specs.evaluate import EvaluateSpec
 from pipelines.specs.finetune import FinetuneSpec
 from pipelines.specs.jobs import ID_PREFIXES, JobSpec
 from pipelines.specs.parsing import SpecError, load_spec
+from pipelines.surroundings import connect_to_ray, tracking_uri_of
 
 log = logging.getLogger("pipelines.main")  # also when run with -m, where __name__ is __main__
 
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     try:
         directory = _open_directory(options)
-        tracking_uri = _tracking_uri(directory)
+        tracking_uri = tracking_uri_of(directory.storage_uri)
         previous = directory.read_result()
     except (SpecError, PipelineError, OSError, ValueError) as error:
         print(f"cannot start: {error}", file=sys.stderr)
@@ -78,7 +80,7 @@ def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
     reporter = ProgressReporter(directory, heartbeat=True, attempt=attempt)
     try:
         spec = directory.read_spec()
-        _connect_to_ray()
+        connect_to_ray()
         signal.signal(signal.SIGTERM, _raise_stopped)  # after Ray, which sets a handler of its own
         with reporter:
             return _stages_of(spec)(directory, spec, attempt, tracking_uri, reporter)
@@ -102,6 +104,10 @@ def _stages_of(spec: JobSpec) -> Callable[..., JobResult]:
         from pipelines.finetune import run_finetuning
 
         return run_finetuning
+    if isinstance(spec, EvaluateSpec):
+        from pipelines.evaluate import run_evaluation
+
+        return run_evaluation
     from pipelines.pretrain import run_pretraining
 
     return run_pretraining
@@ -131,7 +137,7 @@ def describe_failure(error: BaseException, stage: Stage, storage_uri: str) -> Fa
             return Failure(stage=stage, code="spec", message=str(error), details=details)
         case CorpusError():
             return Failure(stage=stage, code="data", message=error.message, details=error.report)
-        case storage.StorageError() if stage == "prepare" and not error.uri.startswith(storage_uri):
+        case storage.StorageError() if stage in ("prepare", "evaluate") and not error.uri.startswith(storage_uri):
             return Failure(stage=stage, code="data", message=str(error))
         case NonFiniteLossError():
             return Failure(stage=stage, code="non_finite_loss", message=str(error), step=error.step)
@@ -200,33 +206,6 @@ def _open_directory(options: argparse.Namespace) -> JobDirectory:
     directory = JobDirectory(storage.join(storage.normalise(root), "jobs", job_id))
     directory.write_spec(spec)
     return directory
-
-
-def _connect_to_ray() -> None:
-    """Join the cluster the job was submitted to; without one, start a small one in this process."""
-    if not ray.is_initialized():
-        ray.init(
-            address=os.environ.get("RAY_ADDRESS"),
-            log_to_driver=True,
-            configure_logging=False,
-            logging_level=logging.WARNING,
-        )
-
-
-def _tracking_uri(directory: JobDirectory) -> str:
-    """MLflow's server, or a database file beside the jobs where there is none.
-
-    Raises:
-        ValueError: there is none, and the jobs lie where no database file can.
-    """
-    given = os.environ.get("MLFLOW_TRACKING_URI")
-    if given:
-        return given
-    local = storage.local_path(directory.storage_uri)
-    if local is None:
-        raise ValueError(f"MLFLOW_TRACKING_URI must be set where the storage is not local, got {directory.storage_uri}")
-    local.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{local / 'mlflow.db'}"
 
 
 def _write_result(directory: JobDirectory, result: JobResult) -> None:

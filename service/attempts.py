@@ -23,6 +23,7 @@ from service.interfaces import (
     Runs,
     RunsUnavailableError,
 )
+from service.launches import attempt_launch
 from service.records import Job, JobFailure
 from service.settings import Settings
 from service.states import JobState
@@ -96,7 +97,7 @@ class JobSteps:
 
     def _submit(self, job: Job) -> bool:
         try:
-            self._launcher.submit(job.job_id, job.attempt)
+            self._launcher.submit(attempt_launch(self._settings.job_uri(job.job_id), job.job_id, job.attempt))
         except LaunchRejectedError as error:
             message = f"Ray would not take the job: {error}"
             failure = JobFailure(code="rejected", message=message, attempt=job.attempt)

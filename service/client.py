@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
 from service.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem
 from service.server_events import ServerEvent, parse_events, stream_lines
 from service.states import JobState
 
 if TYPE_CHECKING:
-    from pipelines.specs.plan import JobPlan
+    from pipelines.specs.plans import Plan
 
 _RETRY_DELAYS_SECONDS = (0.2, 0.5, 1.0, 2.0)
 _STREAM_RETRY_SECONDS = 1.0
 # Between two signs of life on a stream; the service sends one every 15 s.
 _STREAM_SILENCE_SECONDS = 60.0
+# The service's own limit, two minutes unless set otherwise, with room for what it does before and after.
+_PREDICT_TIMEOUT_SECONDS = 180.0
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 Model = TypeVar("Model", bound=BaseModel)
+Checked = TypeVar("Checked")
 
 
 class ClientError(Exception):
@@ -111,12 +115,40 @@ class ElectraClient:
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return self._read(JobPublic, self._call("POST", "/v1/jobs", is_safe=True, json=body, headers=headers))
 
-    def plan(self, spec: Mapping[str, Any], overrides: Sequence[str] = ()) -> JobPlan:
+    def plan(self, spec: Mapping[str, Any], overrides: Sequence[str] = ()) -> Plan:
         """The resolved spec and what it will cost; starts nothing."""
-        from pipelines.specs.plan import JobPlan  # here: no other call needs the reckoning
+        from pipelines.specs.plans import Plan  # here: no other call needs the reckoning
 
         body = {"spec": dict(spec), "overrides": list(overrides)}
-        return self._read(JobPlan, self._call("POST", "/v1/jobs:plan", is_safe=True, json=body))
+        answer = self._call("POST", "/v1/jobs:plan", is_safe=True, json=body)
+        plans: TypeAdapter[Plan] = TypeAdapter(Plan)
+        return self._checked(plans.validate_json, "plan", answer)
+
+    def predict(
+        self,
+        name: str,
+        inputs: Sequence[PredictInput],
+        *,
+        alias: str = "newest",
+        timeout_seconds: float = _PREDICT_TIMEOUT_SECONDS,
+    ) -> PredictAnswer:
+        """What a registered model says to a few texts.
+
+        Args:
+            name: of the registered model.
+            inputs: 1 to 32.
+            alias: of a version in MLflow's registry, or the version's number.
+            timeout_seconds: longest silence of the service, which waits for a process on the cluster; no less than its
+                own `predict_timeout_seconds`.
+
+        Raises:
+            ValidationError: there are no inputs, or too many.
+        """
+        body = PredictRequest(inputs=tuple(inputs)).model_dump(mode="json", exclude_none=True)
+        timeout = httpx.Timeout(timeout_seconds, connect=10.0)
+        # Not repeated when the answer is lost: another prediction beside the first would take its place on the cluster.
+        url = f"/v1/models/{_segment(name)}/{_segment(alias)}:predict"
+        return self._read(PredictAnswer, self._call("POST", url, is_safe=False, json=body, timeout=timeout))
 
     def jobs(
         self, states: Sequence[JobState] = (), *, name: str | None = None, limit: int = 50, cursor: str | None = None
@@ -232,11 +264,14 @@ class ElectraClient:
         raise ApiError(problem)
 
     def _read(self, model: type[Model], answer: httpx.Response) -> Model:
+        return self._checked(model.model_validate_json, model.__name__, answer)
+
+    def _checked(self, read: Callable[[bytes], Checked], name: str, answer: httpx.Response) -> Checked:
         try:
-            return model.model_validate_json(answer.content)
+            return read(answer.content)
         except ValidationError as error:
             raise UnexpectedAnswerError(
-                f"{self.base_url} gave an answer that is no {model.__name__}: is it this service, in this version?"
+                f"{self.base_url} gave an answer that is no {name}: is it this service, in this version?"
             ) from error
 
 
@@ -244,6 +279,6 @@ def _attempt(attempt: int | None) -> dict[str, Any]:
     return {} if attempt is None else {"attempt": attempt}
 
 
-def _segment(job_id: str) -> str:
-    """A job id as part of a path: whatever it holds, it names nothing else."""
-    return quote(job_id, safe="")
+def _segment(name: str) -> str:
+    """A job's id or a model's name as part of a path: whatever it holds, it names nothing else."""
+    return quote(name, safe="")

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from service.joblogs import JobLogs
 from service.jobs import Jobs
+from service.predictions import Predictions
 from service.settings import Settings
 
 
@@ -19,6 +20,7 @@ class Desk:
     settings: Settings
     jobs: Jobs
     logs: JobLogs
+    predictions: Predictions
 
 
 def _desk(request: Request) -> Desk:
@@ -35,10 +37,15 @@ def _logs(desk: Annotated[Desk, Depends(_desk)]) -> JobLogs:
     return desk.logs
 
 
+def _predictions(desk: Annotated[Desk, Depends(_desk)]) -> Predictions:
+    return desk.predictions
+
+
 def _settings(desk: Annotated[Desk, Depends(_desk)]) -> Settings:
     return desk.settings
 
 
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 LogsDep = Annotated[JobLogs, Depends(_logs)]
+PredictionsDep = Annotated[Predictions, Depends(_predictions)]
 SettingsDep = Annotated[Settings, Depends(_settings)]

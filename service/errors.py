@@ -6,17 +6,24 @@ ServiceError
 │   ├── InvalidCursorError
 │   ├── CorpusUnreadableError
 │   ├── InsufficientResourcesError
+│   ├── UnsuitableModelError
+│   ├── UnsuitableInputError
 │   └── MalformedBodyError
 ├── HostNotAllowedError
 ├── NotFoundError
 │   ├── JobNotFoundError
 │   ├── AttemptNotFoundError
+│   ├── ModelNotFoundError
 │   └── PresetNotFoundError
 ├── JobFinishedError
 ├── IdempotencyConflictError
 ├── BodyTooLargeError
 ├── UnsupportedMediaTypeError
 ├── LogsUnavailableError
+├── PredictionUnavailableError
+│   └── TooManyPredictionsError
+├── PredictionTimeoutError
+├── PredictionFailedError
 └── NotReadyError
 
 Only `problems.py` turns them into answers. What goes wrong behind the desk (store, launcher, folders) is in
@@ -81,6 +88,18 @@ class InsufficientResourcesError(InvalidRequestError):
     code, title = "insufficient_resources", "The cluster is too small for the job"
 
 
+class UnsuitableModelError(InvalidRequestError):
+    """The model is there, and is none that can be tried."""
+
+    code, title = "unsuitable_model", "The model cannot be tried"
+
+
+class UnsuitableInputError(InvalidRequestError):
+    """The model cannot read an input."""
+
+    code, title = "unsuitable_input", "The model cannot read an input"
+
+
 class MalformedBodyError(InvalidRequestError):
     """The body is not JSON as RFC 8259 has it."""
 
@@ -117,6 +136,12 @@ class AttemptNotFoundError(NotFoundError):
         super().__init__(f"attempt must be between 1 and {last}, the last of {job_id}, got {attempt}.")
 
 
+class ModelNotFoundError(NotFoundError):
+    """MLflow's registry has no such model, version or alias."""
+
+    code, title = "model_not_found", "There is no such model"
+
+
 class PresetNotFoundError(NotFoundError):
     """No preset has that name."""
 
@@ -151,6 +176,30 @@ class LogsUnavailableError(ServiceError):
     """Ray or the storage does not answer now."""
 
     status, code, title = 503, "logs_unavailable", "The logs cannot be read now"
+
+
+class PredictionUnavailableError(ServiceError):
+    """Ray, MLflow or the storage does not answer now."""
+
+    status, code, title = 503, "prediction_unavailable", "Models cannot be tried now"
+
+
+class TooManyPredictionsError(PredictionUnavailableError):
+    """As many predictions are running as may."""
+
+    code, title = "too_many_predictions", "Too many predictions at a time"
+
+
+class PredictionTimeoutError(ServiceError):
+    """The prediction took too long, and was stopped."""
+
+    status, code, title = 504, "prediction_timeout", "The prediction took too long"
+
+
+class PredictionFailedError(ServiceError):
+    """The program that should predict ended without an answer."""
+
+    code, title = "prediction_failed", "The prediction failed"
 
 
 class NotReadyError(ServiceError):

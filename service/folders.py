@@ -1,4 +1,4 @@
-"""Job folders on `pipelines.storage`: local disk or any object store."""
+"""Folders of jobs and predictions on `pipelines.storage`: local disk or any object store."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pipelines.specs.documents import (
     JobResult,
     Progress,
 )
+from pipelines.specs.prediction import ANSWER_FILE, REQUEST_FILE, PredictJob, PredictOutcome
 from service.interfaces import FolderError
 from service.settings import Settings
 
@@ -35,27 +36,27 @@ class StoredJobFolders:
 
     def write_spec(self, job_id: str, spec_json: str) -> None:
         """Put the spec where the job reads it."""
-        self._write(self._uri(job_id, SPEC_FILE), spec_json)
+        _write(self._uri(job_id, SPEC_FILE), spec_json)
 
     def request_cancel(self, job_id: str) -> None:
         """Ask the job to stop."""
-        self._write(self._uri(job_id, CONTROL_FILE), Control(action="cancel").model_dump_json())
+        _write(self._uri(job_id, CONTROL_FILE), Control(action="cancel").model_dump_json())
 
     def read_progress(self, job_id: str) -> Progress | None:
         """Where the job is; None if it has not said, or not in words we know."""
-        return self._read_document(self._uri(job_id, PROGRESS_FILE), Progress)
+        return _read_document(self._uri(job_id, PROGRESS_FILE), Progress)
 
     def read_result(self, job_id: str) -> JobResult | None:
         """The job's last word; None if there is none, or not in words we know."""
-        return self._read_document(self._uri(job_id, RESULT_FILE), JobResult)
+        return _read_document(self._uri(job_id, RESULT_FILE), JobResult)
 
     def save_log(self, job_id: str, attempt: int, log: str) -> None:
         """Keep what an attempt printed."""
-        self._write(self._log_uri(job_id, attempt), log)
+        _write(self._log_uri(job_id, attempt), log)
 
     def read_log(self, job_id: str, attempt: int) -> str | None:
         """What an attempt printed; None if it was not saved."""
-        content = self._read(self._log_uri(job_id, attempt))
+        content = _read(self._log_uri(job_id, attempt))
         return None if content is None else content.decode("utf-8", errors="replace")
 
     def _uri(self, job_id: str, *parts: str) -> str:
@@ -64,27 +65,63 @@ class StoredJobFolders:
     def _log_uri(self, job_id: str, attempt: int) -> str:
         return self._uri(job_id, "logs", f"attempt-{attempt}.log")
 
-    def _read_document(self, uri: str, model: type[_Model]) -> _Model | None:
-        content = self._read(uri)
-        if content is None:
-            return None
-        try:
-            return model.model_validate(_finite(json.loads(content)))
-        except (ValidationError, ValueError, RecursionError) as error:
-            log.warning("document_not_understood", uri=uri, error=str(error)[:500])
-            return None
 
-    def _read(self, uri: str) -> bytes | None:
+class StoredPredictionFolders:
+    """`PredictionFolders` below `settings.storage_uri`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def write_request(self, prediction_id: str, request: PredictJob) -> None:
+        """Put the request where the program reads it."""
+        _write(self._uri(prediction_id, REQUEST_FILE), request.model_dump_json())
+
+    def read_outcome(self, prediction_id: str) -> PredictOutcome | None:
+        """What the program wrote; None if it has not, or not in words we know."""
+        return _read_document(self._uri(prediction_id, ANSWER_FILE), PredictOutcome)
+
+    def delete(self, prediction_id: str) -> None:
+        """Delete the folder; nothing happens where there is none."""
         try:
-            return bytes(storage.read_bytes(uri)) if storage.exists(uri) else None
+            storage.delete_tree(self._settings.prediction_uri(prediction_id))
         except (StorageError, OSError) as error:
             raise FolderError(str(error)) from error
 
-    def _write(self, uri: str, content: str) -> None:
+    def list_ids(self) -> list[str]:
+        """Names of the folders that are there."""
         try:
-            storage.write_bytes(uri, content.encode("utf-8", errors="replace"))
+            uris = storage.list_directory(self._settings.prediction_uri("").rstrip("/"))
         except (StorageError, OSError) as error:
             raise FolderError(str(error)) from error
+        return [uri.rstrip("/").rpartition("/")[2] for uri in uris]
+
+    def _uri(self, prediction_id: str, name: str) -> str:
+        return storage.join(self._settings.prediction_uri(prediction_id), name)
+
+
+def _read_document(uri: str, model: type[_Model]) -> _Model | None:
+    content = _read(uri)
+    if content is None:
+        return None
+    try:
+        return model.model_validate(_finite(json.loads(content)))
+    except (ValidationError, ValueError, RecursionError) as error:
+        log.warning("document_not_understood", uri=uri, error=str(error)[:500])
+        return None
+
+
+def _read(uri: str) -> bytes | None:
+    try:
+        return bytes(storage.read_bytes(uri)) if storage.exists(uri) else None
+    except (StorageError, OSError) as error:
+        raise FolderError(str(error)) from error
+
+
+def _write(uri: str, content: str) -> None:
+    try:
+        storage.write_bytes(uri, content.encode("utf-8", errors="replace"))
+    except (StorageError, OSError) as error:
+        raise FolderError(str(error)) from error
 
 
 def _finite(value: Any) -> Any:

@@ -20,6 +20,8 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from pipelines.specs.documents import JobResult, Progress
+from pipelines.specs.prediction import PredictJob, PredictOutcome
+from service.launches import Launch
 from service.records import ClusterStatus, Job
 from service.states import JobState
 
@@ -49,7 +51,7 @@ class LaunchRejectedError(LauncherError):
 
 
 class FolderError(BackendError):
-    """A job's folder cannot be read or written now."""
+    """The folder of a job or of a prediction cannot be read or written now."""
 
 
 class RunsUnavailableError(BackendError):
@@ -119,7 +121,7 @@ class JobStore(Protocol):
 
 
 class AttemptState(StrEnum):
-    """Ray's word for an attempt."""
+    """Ray's word for a program."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -131,13 +133,13 @@ class AttemptState(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """The attempt's process is over."""
+        """The program's process is over."""
         return self in (AttemptState.STOPPED, AttemptState.SUCCEEDED, AttemptState.FAILED)
 
 
 @dataclass(frozen=True)
 class AttemptStatus:
-    """What Ray says of an attempt."""
+    """What Ray says of a program."""
 
     state: AttemptState
     message: str = ""
@@ -152,19 +154,19 @@ class Capacity:
 
 
 class Launcher(Protocol):
-    """Runs attempts. Every method may raise `LauncherUnavailableError`."""
+    """Runs attempts of jobs, and predictions. Every method may raise `LauncherUnavailableError`."""
 
-    def submit(self, job_id: str, attempt: int) -> None:
-        """Start an attempt; one that was started before is left alone. Raises `LaunchRejectedError`."""
+    def submit(self, launch: Launch) -> None:
+        """Start a program; one that was started before is left alone. Raises `LaunchRejectedError`."""
 
     def status(self, submission_id: str) -> AttemptStatus | None:
-        """What Ray says of an attempt; None if it has never heard of it."""
+        """What Ray says of a program; None if it has never heard of it."""
 
     def stop(self, submission_id: str) -> None:
-        """Ask Ray to end an attempt; one that is over or unknown is left alone."""
+        """Ask Ray to end a program; one that is over or unknown is left alone."""
 
     def read_log(self, submission_id: str) -> str | None:
-        """All the attempt has printed; None if Ray has never heard of it."""
+        """All the program has printed; None if Ray has never heard of it."""
 
     def capacity(self) -> Capacity | None:
         """What the cluster has; None if it cannot be told."""
@@ -193,6 +195,22 @@ class JobFolders(Protocol):
 
     def read_log(self, job_id: str, attempt: int) -> str | None:
         """What an attempt printed; None if it was not saved."""
+
+
+class PredictionFolders(Protocol):
+    """The documents of `{storage_uri}/predictions/{prediction_id}/`. Every method may raise `FolderError`."""
+
+    def write_request(self, prediction_id: str, request: PredictJob) -> None:
+        """Put the request where the program reads it."""
+
+    def read_outcome(self, prediction_id: str) -> PredictOutcome | None:
+        """What the program wrote; None if it has not, or not in words we know."""
+
+    def delete(self, prediction_id: str) -> None:
+        """Delete the folder; nothing happens where there is none."""
+
+    def list_ids(self) -> list[str]:
+        """Names of the folders that are there."""
 
 
 class Runs(Protocol):

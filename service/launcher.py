@@ -1,4 +1,4 @@
-"""Attempts on Ray, over the plain HTTP of its Jobs API: the service needs no Ray of its own."""
+"""Our programs on Ray, over the plain HTTP of its Jobs API: the service needs no Ray of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.interfaces import (
     LauncherUnavailableError,
     LaunchRejectedError,
 )
-from service.records import submission_id
+from service.launches import Launch
 from service.settings import Settings
 
 _MAX_NODES = 10_000
@@ -41,18 +41,17 @@ class RayLauncher:
             trust_env=False,
         )
 
-    def submit(self, job_id: str, attempt: int) -> None:
-        """Start an attempt; one that was started before is left alone.
+    def submit(self, launch: Launch) -> None:
+        """Start a program; one that was started before is left alone.
 
         Raises:
             LaunchRejectedError: Ray will not take it.
             LauncherUnavailableError: Ray may or may not have taken it.
         """
-        name = submission_id(job_id, attempt)
         body = {
-            "submission_id": name,
-            "entrypoint": entrypoint(self._settings, job_id, attempt),
-            "metadata": {"electra.job_id": job_id, "electra.attempt": str(attempt)},
+            "submission_id": launch.submission_id,
+            "entrypoint": entrypoint(self._settings.job_python, launch),
+            "metadata": dict(launch.metadata),
             "runtime_env": {"env_vars": self._environment()},
         }
         answer = self._send("POST", "/api/jobs/", json=body)
@@ -64,7 +63,7 @@ class RayLauncher:
         raise _unavailable(answer)
 
     def status(self, submission_id: str) -> AttemptStatus | None:
-        """What Ray says of an attempt; None if it has never heard of it."""
+        """What Ray says of a program; None if it has never heard of it."""
         answer = self._send("GET", _job_path(submission_id))
         if _is_unheard_of(answer):
             return None
@@ -76,13 +75,13 @@ class RayLauncher:
         return AttemptStatus(state, str(told.get("message") or ""))
 
     def stop(self, submission_id: str) -> None:
-        """Ask Ray to end an attempt; one that is over or unknown is left alone."""
+        """Ask Ray to end a program; one that is over or unknown is left alone."""
         answer = self._send("POST", _job_path(submission_id) + "/stop")
         if not _is_unheard_of(answer) and not answer.is_success:
             raise _unavailable(answer)
 
     def read_log(self, submission_id: str) -> str | None:
-        """All the attempt has printed; None if Ray has never heard of it."""
+        """All the program has printed; None if Ray has never heard of it."""
         answer = self._send("GET", _job_path(submission_id) + "/logs")
         return None if _is_unheard_of(answer) else str(_mapping(answer).get("logs") or "")
 
@@ -126,10 +125,9 @@ class RayLauncher:
         return answer
 
 
-def entrypoint(settings: Settings, job_id: str, attempt: int) -> str:
-    """The command of an attempt. Ray runs it in a shell, so there is nothing in it that a user wrote."""
-    words = [settings.job_python, "-m", "pipelines.main", "--job-uri", settings.job_uri(job_id)]
-    return shlex.join([*words, "--attempt", str(attempt)])
+def entrypoint(python: str, launch: Launch) -> str:
+    """The command of a program. Ray runs it in a shell, so there is nothing in it that a user wrote."""
+    return shlex.join([python, "-m", launch.module, *launch.arguments])
 
 
 def _job_path(submission_id: str) -> str:

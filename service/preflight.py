@@ -5,16 +5,17 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pipelines import storage
 from pipelines.errors import StorageError
 from pipelines.specs.corpus import PretrainedTokenizerSpec, PythonDocsSource
+from pipelines.specs.evaluate import EvaluateSpec
 from pipelines.specs.finetune import FinetuneSpec
 from pipelines.specs.initialization import named_files
 from pipelines.specs.jobs import JobSpec
-from pipelines.specs.plans import finetuning_files, labelled_files
+from pipelines.specs.plans import evaluation_files, finetuning_files, labelled_files
 from pipelines.specs.pretrain import PretrainSpec
 from service.errors import CorpusUnreadableError, Fault, InsufficientResourcesError
 from service.records import ClusterStatus
@@ -58,7 +59,11 @@ def check_sources(spec: JobSpec, timeout_seconds: float) -> int | None:
         CorpusUnreadableError: one is absent, empty, closed to us, or does not answer in time.
     """
     if isinstance(spec, FinetuneSpec):
-        return _check_labelled_files(spec, timeout_seconds)
+        return _size_of_data(finetuning_files(spec), ("/spec/model/",), timeout_seconds)
+    if isinstance(spec, EvaluateSpec):
+        size = _size_of_data(evaluation_files(spec), ("/spec/discriminator/", "/spec/generator/"), timeout_seconds)
+        sources = spec.unseen_text.sources.values() if spec.unseen_text is not None else ()
+        return None if any(isinstance(source, PythonDocsSource) for source in sources) else size
     corpus = list(_corpus_uris(spec))
     others = []
     if isinstance(spec.tokenizer, PretrainedTokenizerSpec):
@@ -75,10 +80,11 @@ def check_sources(spec: JobSpec, timeout_seconds: float) -> int | None:
     return sum(sizes[named] or 0 for named in corpus) if is_known and not has_documentation else None
 
 
-def _check_labelled_files(spec: FinetuneSpec, timeout_seconds: float) -> int | None:
-    files = [_Named(f"/spec{pointer}", uri) for pointer, uri in finetuning_files(spec)]
+def _size_of_data(named: Iterable[tuple[str, str]], of_models: tuple[str, ...], timeout_seconds: float) -> int | None:
+    """Look at all files; the size of those that are no model's."""
+    files = [_Named(f"/spec{pointer}", uri) for pointer, uri in named]
     sizes = _look_at(files, timeout_seconds)
-    data = [sizes[named] for named in files if not named.pointer.startswith("/spec/model")]
+    data = [sizes[one] for one in files if not one.pointer.startswith(of_models)]
     return None if any(size is None for size in data) else sum(size or 0 for size in data)
 
 

@@ -55,6 +55,9 @@ class Settings(BaseSettings):
     """Python that runs jobs on the cluster. Letters, digits and path characters: it stands in a shell command."""
     max_running_jobs: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Jobs handed to Ray at a time; the others wait in the queue, oldest first."""
+    max_running_predictions: Annotated[int, Field(ge=1, le=16)] = 2
+    """Predictions at a time, each beside the jobs; others are refused until one is answered. Of the service's threads,
+    some forty, each of them holds one."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """Times a job is started before it is given up as lost."""
     max_spec_bytes: Annotated[int, Field(ge=1024, le=16 * 1024 * 1024)] = 256 * 1024
@@ -70,6 +73,8 @@ class Settings(BaseSettings):
     """A running job whose progress file does not change for so long is stopped and started again."""
     ray_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
     """Longest wait for one answer of Ray."""
+    predict_timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 120.0
+    """Longest wait for a prediction; it is stopped then. Most of it goes into starting Python on the cluster."""
 
     check_sources: bool = True
     """Look at a spec's files before taking the job. Turn off where only the cluster can read them."""
@@ -130,3 +135,7 @@ class Settings(BaseSettings):
     def job_uri(self, job_id: str) -> str:
         """Folder of a job."""
         return f"{self.storage_uri}/jobs/{job_id}"
+
+    def prediction_uri(self, prediction_id: str) -> str:
+        """Folder of a prediction."""
+        return f"{self.storage_uri}/predictions/{prediction_id}"

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from service.desk import Desk
-from service.folders import StoredJobFolders
+from service.folders import StoredJobFolders, StoredPredictionFolders
 from service.joblogs import JobLogs
 from service.jobs import Jobs
 from service.launcher import RayLauncher
+from service.predictions import Predictions
 from service.reconciler import Reconciler
 from service.runs import MlflowRuns
 from service.settings import Settings
@@ -23,16 +24,18 @@ def running(settings: Settings) -> Iterator[Desk]:
     with closing(SqlJobStore(engine)) as store:
         upgrade_database(engine)
         folders = StoredJobFolders(settings)
-        # Followers of logs wait for Ray on connections of their own, so that they never hold up the reconciler.
+        # Whoever follows a log or waits for a prediction asks Ray on connections of the desk's own, so that they never
+        # hold up the reconciler.
         with (
             closing(RayLauncher(settings)) as launcher,
-            closing(RayLauncher(settings)) as log_reader,
+            closing(RayLauncher(settings)) as desk_launcher,
             closing(MlflowRuns(settings)) as runs,
+            closing(Predictions(desk_launcher, StoredPredictionFolders(settings), settings)) as predictions,
         ):
             reconciler = Reconciler(store, launcher, folders, runs, settings)
             jobs = Jobs(store, settings, reconciler.wake)
             reconciler.start()
             try:
-                yield Desk(settings, jobs, JobLogs(store, log_reader, folders))
+                yield Desk(settings, jobs, JobLogs(store, desk_launcher, folders), predictions)
             finally:
                 reconciler.stop()

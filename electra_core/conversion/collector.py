@@ -26,6 +26,11 @@ _LAYER = {
     "output": ("output.dense",),
     "output_layer_norm": ("output.LayerNorm",),
 }
+DETECTION_HEAD = {
+    "dense": "discriminator_predictions.dense",
+    "prediction": "discriminator_predictions.dense_prediction",
+}
+_LANGUAGE_HEAD = {"dense": "generator_predictions.dense", "layer_norm": "generator_predictions.LayerNorm"}
 _LM_WEIGHT = "generator_lm_head.weight"
 _LEGACY_KINDS = {".gamma": ".weight", ".beta": ".bias"}
 """What old exports call the parameters of a LayerNorm."""
@@ -103,6 +108,11 @@ class Collector:
             self.take_rows(names["position"], EMBEDDINGS["position"], positions, may_have_more=True)
         for ours in ("token_type", "layer_norm.weight", "layer_norm.bias"):
             self.take(names[ours], EMBEDDINGS[ours])
+
+    def take_language_head(self, ours: str, vocab_size: int) -> None:
+        """Take the head that gives each id a logit, all but its output matrix, which is the word embeddings."""
+        self.take_modules(ours, _LANGUAGE_HEAD)
+        self.take_rows(f"{ours}.bias", "generator_lm_head.bias", vocab_size)
 
     def take_encoder(self, ours: str, encoder: Encoder) -> None:
         """Take an encoder's layers, and the projection into them, under the prefix `ours`.

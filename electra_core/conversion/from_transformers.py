@@ -12,15 +12,10 @@ import torch
 from torch import Tensor
 
 from electra_core.config import Sharing
-from electra_core.conversion.collector import EMBEDDINGS, Collector, clean_names
+from electra_core.conversion.collector import DETECTION_HEAD, EMBEDDINGS, Collector, clean_names
 from electra_core.conversion.converted import Converted
 from electra_core.pretraining import ElectraForPretraining
 
-_DETECTION_HEAD = {
-    "dense": "discriminator_predictions.dense",
-    "prediction": "discriminator_predictions.dense_prediction",
-}
-_LANGUAGE_HEAD = {"dense": "generator_predictions.dense", "layer_norm": "generator_predictions.LayerNorm"}
 _TABLES = ("word", "position", "token_type")
 
 
@@ -53,21 +48,16 @@ def from_transformers(
         part = Collector("discriminator", clean_names(discriminator), target)
         part.take_embeddings(_embedding_names("discriminator", sharing), networks.vocab_size)
         part.take_encoder("discriminator", networks.discriminator)
-        part.take_modules("discriminator_head", _DETECTION_HEAD)
-        _take_language_head(part, "language_head", networks.vocab_size)
+        part.take_modules("discriminator_head", DETECTION_HEAD)
+        part.take_language_head("language_head", networks.vocab_size)
         parts.append(part)
     if generator is not None:
         part = Collector("generator", clean_names(generator), target)
         part.take_embeddings(_embedding_names("generator", sharing), networks.vocab_size)
         part.take_encoder("generator", networks.generator)
-        _take_language_head(part, "generator_head", networks.vocab_size)
+        part.take_language_head("generator_head", networks.vocab_size)
         parts.append(part)
     return _joined(parts, target, sharing)
-
-
-def _take_language_head(part: Collector, head: str, vocab_size: int) -> None:
-    part.take_modules(head, _LANGUAGE_HEAD)
-    part.take_rows(f"{head}.bias", "generator_lm_head.bias", vocab_size)
 
 
 def _embedding_names(network: str, sharing: Sharing) -> dict[str, str]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-import tempfile
-from pathlib import Path
 
 import safetensors.torch
 import torch
@@ -14,15 +11,12 @@ from electra_core.config import EncoderConfig, HeadConfig
 from electra_core.conversion.finetuned import pretrained_backbone
 from electra_core.finetuning.network import ElectraForFinetuning
 from pipelines import storage
-from pipelines.errors import CheckpointError, CorpusError
+from pipelines.errors import CheckpointError
 from pipelines.finetuning.base_model import WEIGHTS_FILE, BaseModel
-from pipelines.specs.corpus import PretrainedTokenizerSpec
-from pipelines.specs.finetune import ModelSource, RegisteredModel
+from pipelines.specs.finetune import ModelFiles, ModelSource
 from pipelines.storage.artifacts import MANIFEST_FILE, SpecialTokenIds
-from pipelines.tokenizer import pretrained_file, read_pretrained, save_tokenizer, special_ids, vocab_size
-from pipelines.weights.collect import collect
-
-log = logging.getLogger(__name__)
+from pipelines.tokenizer import save_tokenizer, special_ids
+from pipelines.weights.find_network import FoundNetwork, find_network
 
 FOLDER = "base"
 _BACKBONE = "electra."
@@ -40,15 +34,9 @@ def keep_base_model(source: ModelSource, job_uri: str, tracking_uri: str) -> Bas
     uri = storage.join(job_uri, FOLDER)
     manifest_uri = storage.join(uri, MANIFEST_FILE)
     if not storage.exists(manifest_uri):
-        if isinstance(source, RegisteredModel):
-            from pipelines.record.registry import download_transformers_model  # imports MLflow
-
-            with tempfile.TemporaryDirectory() as scratch:
-                files = download_transformers_model(tracking_uri, source.uri, Path(scratch))
-                version = f"{source.name} version {files.version}"
-                _keep(str(files.model), str(files.tokenizer), "discriminator", version, uri, is_any=True)
-        else:
-            _keep(source.uri, source.tokenizer_uri, source.network, source.uri, uri)
+        # A registered model is one network, whichever; beside files there may be two.
+        wanted = (source.network,) if isinstance(source, ModelFiles) else ("discriminator", "generator")
+        _keep(find_network(source, wanted, tracking_uri), uri)
     manifest = storage.read_json(manifest_uri)
     start = "-without-pretraining" if source.without_pretraining else ""
     return BaseModel(
@@ -61,23 +49,8 @@ def keep_base_model(source: ModelSource, job_uri: str, tracking_uri: str) -> Bas
     )
 
 
-def _keep(
-    model_uri: str, tokenizer_uri: str | None, network: str, origin: str, uri: str, *, is_any: bool = False
-) -> None:
-    found = collect(model_uri, ("discriminator", "generator") if is_any else (network,))
-    weights = next(iter(found.networks.values()))
-    tokenizer = read_pretrained(
-        PretrainedTokenizerSpec(uri=tokenizer_uri or _vocabulary(found.vocabulary_uris, origin))
-    )
-    entries = vocab_size(tokenizer)
-    if entries > weights.sizes.vocab_size:
-        raise CheckpointError(
-            f"the vocabulary of {origin} must have at most {weights.sizes.vocab_size} entries, got {entries}"
-        )
-    if not weights.is_complete:
-        log.warning(
-            "heads_are_guessed", extra={"uri": origin, "num_attention_heads": weights.sizes.num_attention_heads}
-        )
+def _keep(found: FoundNetwork, uri: str) -> None:
+    weights, origin = found.weights, found.origin
     # Whatever is wrong with the weights is said now, before any data is read.
     trial = ElectraForFinetuning(weights.sizes, _any_head(), torch.Generator().manual_seed(0))
     try:
@@ -89,11 +62,11 @@ def _keep(
     backbone = {name: tensor.contiguous() for name, tensor in weights.state.items() if name.startswith(_BACKBONE)}
     data = safetensors.torch.save(backbone)
     storage.write_bytes(storage.join(uri, WEIGHTS_FILE), data)
-    save_tokenizer(tokenizer, uri)
+    save_tokenizer(found.tokenizer, uri)
     manifest = {
         "sha256": hashlib.sha256(data).hexdigest(),
         "encoder": weights.sizes.model_dump(mode="json"),
-        "special": list(special_ids(tokenizer)),
+        "special": list(special_ids(found.tokenizer)),
         "origin": origin,
     }
     storage.write_json(storage.join(uri, MANIFEST_FILE), manifest)
@@ -101,13 +74,3 @@ def _keep(
 
 def _any_head() -> HeadConfig:
     return HeadConfig(task="regression")
-
-
-def _vocabulary(uris: tuple[str, ...], origin: str) -> str:
-    for uri in uris:
-        try:
-            pretrained_file(uri)
-        except storage.StorageError:
-            continue
-        return uri
-    raise CorpusError(f"{origin} must have a vocabulary beside it, got none: name one under model.tokenizer_uri")

@@ -30,7 +30,10 @@ def write_submissions(run: SeedTask, folder: Path) -> None:
             answers = {one["id"]: one["prediction"] for one in predictions}
             odds = {one["id"]: one["null_odds"] for one in predictions}
             n_best = {one["id"]: one["n_best"] for one in predictions}
-            for file, document in (("predictions", answers), ("null_odds", odds), ("n_best", n_best)):
+            # The 2.0 script looks for a threshold on the odds itself, and wants a span for every question then.
+            spans = {one["id"]: one["n_best"][0]["text"] for one in predictions}
+            documents = {"predictions": answers, "spans": spans, "null_odds": odds, "n_best": n_best}
+            for file, document in documents.items():
                 _write(
                     folder / f"{run.prepared.name}-{name}-{file}.json", json.dumps(document, ensure_ascii=False) + "\n"
                 )

@@ -28,13 +28,16 @@ class ModelOfRegistry:
     """Of the job that made it."""
 
 
-def download_transformers_model(tracking_uri: str, model_uri: str, folder: Path) -> ModelOfRegistry:
+def download_transformers_model(
+    tracking_uri: str, model_uri: str, folder: Path, field: str = "model"
+) -> ModelOfRegistry:
     """Copy a registered model of the `transformers` flavour.
 
     Args:
         tracking_uri: MLflow's server, or a database.
         model_uri: `models:/name@alias` or `models:/name/version`.
         folder: gets the files.
+        field: of the spec, for messages.
 
     Raises:
         RecordError: there is no such model, it is of another flavour, or MLflow does not answer.
@@ -52,7 +55,7 @@ def download_transformers_model(tracking_uri: str, model_uri: str, folder: Path)
     except MlflowException as error:
         is_absent = error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
         raise RecordError(
-            f"model must be registered in MLflow, got {model_uri}: {error.message}", can_retry=not is_absent
+            f"{field} must be registered in MLflow, got {model_uri}: {error.message}", can_retry=not is_absent
         ) from error
     except OSError as error:  # requests' errors are
         raise RecordError(f"MLflow could not be reached for {model_uri}: {error}") from error

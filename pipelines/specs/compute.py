@@ -50,3 +50,12 @@ class FinetuneComputeSpec(WorkerSpec):
     """Seeds and tasks that run side by side."""
     gpus_per_worker: Annotated[int, Field(ge=0, le=1)] = 0
     """1 finetunes on CUDA, 0 on the CPU."""
+
+
+class EvaluateComputeSpec(WorkerSpec):
+    """The workers of an evaluation job; each scores one network on one file or source at a time."""
+
+    num_workers: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Files and sources that are scored side by side."""
+    gpus_per_worker: Annotated[int, Field(ge=0, le=1)] = 0
+    """1 scores on CUDA, 0 on the CPU."""

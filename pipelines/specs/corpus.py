@@ -15,6 +15,17 @@ Uri = Annotated[str, Field(min_length=1, max_length=4096)]
 """A path, glob or directory: local, or with one of `SUPPORTED_SCHEMES`."""
 
 
+def known_schemes(uris: tuple[str, ...]) -> tuple[str, ...]:
+    """The same URIs; `ValueError` where one cannot be read by anyone."""
+    for uri in uris:
+        scheme, separator, _ = uri.partition("://")
+        if separator and scheme not in SUPPORTED_SCHEMES:
+            raise ValueError(f"uris must have a scheme of {', '.join(SUPPORTED_SCHEMES)} or none, got {uri!r}")
+        if "\x00" in uri or "\n" in uri:
+            raise ValueError(f"uris must not contain line ends or NUL, got {uri!r}")
+    return uris
+
+
 class _FileSource(FrozenModel):
     uris: Annotated[tuple[Uri, ...], Field(min_length=1, max_length=10_000)]
     """Files, directories (read recursively) and globs (`*`, `?`, `[]`, `**`): local paths, `file://`, `s3://`,
@@ -31,13 +42,7 @@ class _FileSource(FrozenModel):
     @field_validator("uris")
     @classmethod
     def _schemes_are_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for uri in value:
-            scheme, separator, _ = uri.partition("://")
-            if separator and scheme not in SUPPORTED_SCHEMES:
-                raise ValueError(f"uris must have a scheme of {', '.join(SUPPORTED_SCHEMES)} or none, got {uri!r}")
-            if "\x00" in uri or "\n" in uri:
-                raise ValueError(f"uris must not contain line ends or NUL, got {uri!r}")
-        return value
+        return known_schemes(value)
 
 
 class TextSource(_FileSource):

@@ -118,6 +118,38 @@ class ProbePoint(Document):
     tasks: tuple[TaskScores, ...]
 
 
+class MinimalPairScores(Document):
+    """How often a network prefers the better of two sentences."""
+
+    network: Literal["discriminator", "generator"]
+    accuracy: float
+    """Mean over the files; 0.5 is chance."""
+    by_file: dict[str, float] = {}
+    by_phenomenon: dict[str, float] = {}
+    """Over the pairs of all files."""
+    num_pairs: int
+    num_alike: int = 0
+    """Pairs whose sentences are the same tokens to the network. They count as wrong, as every tie."""
+    num_bad_rows: int = 0
+    report: tuple[str, ...] = ()
+    """The first malformed lines, by file and line."""
+
+
+class UnseenTextScores(Document):
+    """Both networks on one source of text."""
+
+    source: str
+    figures: dict[str, float]
+    """As of held-out text while pretraining, with `generator_perplexity`."""
+    num_rows: int
+    num_tokens: int
+    num_documents: int
+    """That were read until there were rows enough."""
+    num_bad_records: int = 0
+    report: tuple[str, ...] = ()
+    """The first malformed records, by file and line."""
+
+
 class ModelVersion(Document):
     """A model the job registered."""
 
@@ -158,6 +190,10 @@ class JobResult(Document):
     """Of a finetuning job, in the order of its spec."""
     probe: tuple[ProbePoint, ...] = ()
     """Of a pretraining job whose spec has one, by step."""
+    minimal_pairs: tuple[MinimalPairScores, ...] = ()
+    """Of an evaluation job, by network."""
+    unseen_text: tuple[UnseenTextScores, ...] = ()
+    """Of an evaluation job, by the source's name."""
     left_out: dict[str, str] = {}
     """Tasks of a suite that were not run, or probes that failed, and why."""
     models: tuple[ModelVersion, ...] = ()

@@ -8,47 +8,23 @@ from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel
 from pipelines.specs.compute import FinetuneComputeSpec
-from pipelines.specs.initialization import WeightsUri
-from pipelines.specs.record import Alias, FinetuneRecordSpec, Name
+from pipelines.specs.model_source import NetworkFiles, RegisteredNetwork
+from pipelines.specs.record import FinetuneRecordSpec, Name
 from pipelines.specs.task import SuiteSpec, TaskSpec
 
 
-class RegisteredModel(FrozenModel):
+class RegisteredModel(RegisteredNetwork):
     """A model of MLflow's registry."""
 
-    type: Literal["registered"] = "registered"
-    name: Name
-    alias: Alias | None = None
-    """`newest` where there is no version either."""
-    version: Annotated[int, Field(ge=1)] | None = None
     without_pretraining: bool = False
     """Take sizes and vocabulary alone and start from random weights: what pretraining is worth."""
 
-    @model_validator(mode="after")
-    def _names_one(self) -> Self:
-        if self.alias is not None and self.version is not None:
-            raise ValueError(f"alias must be absent where version is given, got {self.alias!r} and {self.version}")
-        return self
 
-    @property
-    def uri(self) -> str:
-        """As MLflow writes it."""
-        return (
-            f"models:/{self.name}/{self.version}" if self.version else f"models:/{self.name}@{self.alias or 'newest'}"
-        )
-
-
-class ModelFiles(FrozenModel):
+class ModelFiles(NetworkFiles):
     """Weights that lie somewhere."""
 
-    type: Literal["files"] = "files"
-    uri: WeightsUri
-    """A folder in the layout of Transformers, a checkpoint of google-research/electra (what stands before `.index`), or
-    a job's directory or checkpoint."""
     network: Literal["discriminator", "generator"] = "discriminator"
     """Which, where there are several."""
-    tokenizer_uri: WeightsUri | None = None
-    """A `vocab.txt`, a `tokenizer.json`, or a folder that holds one; beside the weights when absent."""
     without_pretraining: bool = False
     """As of a registered model."""
 

@@ -139,16 +139,19 @@ def _is_added_by_pydantic(before: tuple[int | str, ...], part: int | str) -> boo
     # A member of a list, a section that is a union itself, or a task of a suite, which has a name of its own.
     is_task_of_suite = len(before) == 4 and before[:3] == ("suite", "tasks", "tasks")
     is_task_of_probe = len(before) == 3 and before[:2] == ("probe", "tasks")
-    is_model = before == ("model",) and part in ("registered", "files")
+    is_source_of_text = len(before) == 3 and before[:2] == ("unseen_text", "sources")
+    is_model = before in _MODEL_SECTIONS and part in ("registered", "files")
     return (
         isinstance(before[-1], int)
         or before[-1:] in _UNION_SECTIONS
         or is_task_of_suite
         or is_task_of_probe
+        or is_source_of_text
         or is_model
     )
 
 
+_MODEL_SECTIONS = frozenset({("model",), ("discriminator",), ("generator",)})
 _UNION_SECTIONS = frozenset({("tokenizer",), ("initialization",), ("task",), ("suite",)})
 _UNION_TAGS = frozenset(
     {

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from pipelines.specs.corpus import PythonDocsSource
 from pipelines.specs.documents import Document
+from pipelines.specs.evaluate import EvaluateSpec
 from pipelines.specs.finetune import FinetuneSpec, ModelFiles
 from pipelines.specs.jobs import JobSpec
+from pipelines.specs.model_source import NetworkFiles
 from pipelines.specs.plan import JobPlan, plan_job
 from pipelines.specs.task import GlueSuite, GlueTask, TaskSpec
 
@@ -31,13 +34,36 @@ class FinetunePlan(Document):
     """Choices that are allowed and do not do what they seem to."""
 
 
-Plan = JobPlan | FinetunePlan
+class EvaluatePlan(Document):
+    """The resolved spec of an evaluation job and its size."""
+
+    kind: Literal["evaluate"] = "evaluate"
+    spec: dict[str, Any]
+    """Every field, defaults filled in."""
+    networks: tuple[str, ...]
+    num_cpus: float
+    num_gpus: int
+    data_bytes: int | None = None
+    """Size of minimal pairs and text as stored, where it could be told without reading them."""
+    warnings: tuple[str, ...] = ()
+    """Choices that are allowed and do not do what they seem to."""
+
+
+Plan = JobPlan | FinetunePlan | EvaluatePlan
 
 
 def plan_any(spec: JobSpec, num_bytes: int | None = None) -> Plan:
-    """The plan of a job; `num_bytes` is the size of its corpus or its labelled files, where that is known."""
+    """The plan of a job; `num_bytes` is the size of its text or its labelled files, where that is known."""
     if isinstance(spec, FinetuneSpec):
         return _plan_finetuning(spec, num_bytes)
+    if isinstance(spec, EvaluateSpec):
+        return EvaluatePlan(
+            spec=spec.model_dump(mode="json"),
+            networks=tuple(spec.networks),
+            num_cpus=spec.compute.num_cpus,
+            num_gpus=spec.compute.num_gpus,
+            data_bytes=num_bytes,
+        )
     return plan_job(spec, corpus_bytes=num_bytes)
 
 
@@ -72,6 +98,23 @@ def finetuning_files(spec: FinetuneSpec) -> Iterator[tuple[str, str]]:
     for name, task in named_tasks(spec).items():
         pointer = "/task" if spec.task is not None else f"/suite/tasks/{name}"
         yield from labelled_files(pointer, task)
+
+
+def evaluation_files(spec: EvaluateSpec) -> Iterator[tuple[str, str]]:
+    """Files that must be there before the job starts: JSON pointer into the spec, and URI."""
+    for name, network in spec.networks.items():
+        if isinstance(network, NetworkFiles):
+            yield f"/{name}/uri", network.uri
+            if network.tokenizer_uri is not None:
+                yield f"/{name}/tokenizer_uri", network.tokenizer_uri
+    if spec.minimal_pairs is not None:
+        for number, uri in enumerate(spec.minimal_pairs.uris):
+            yield f"/minimal_pairs/uris/{number}", uri
+    if spec.unseen_text is not None:
+        for name, source in spec.unseen_text.sources.items():
+            if not isinstance(source, PythonDocsSource):
+                for number, uri in enumerate(source.uris):
+                    yield f"/unseen_text/sources/{name}/uris/{number}", uri
 
 
 def labelled_files(pointer: str, task: TaskSpec) -> Iterator[tuple[str, str]]:

@@ -42,3 +42,10 @@ class FinetuneRecordSpec(RecordSpec):
     model_name: Name | None = None
     """Registered model of the best seed; the job's name when absent. A suite's have a dash and the task's name
     added."""
+
+
+class EvaluateRecordSpec(FrozenModel):
+    """Where an evaluation job's run is found afterwards. It registers no model."""
+
+    experiment: Annotated[str, Field(min_length=1, max_length=200)] = "evaluation"
+    """MLflow experiment."""

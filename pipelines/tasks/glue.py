@@ -118,11 +118,13 @@ def submission_file(name: GlueName, test_set: str, predictions: Sequence[str | f
     Args:
         name: of the task.
         test_set: of `TaskFiles.test`.
-        predictions: a label or a number for each row of the test set, in order.
+        predictions: a label or a number for each row of the test set, in order. Numbers past the ends of the scale are
+            written as its ends.
     """
     layout = LAYOUTS[name]
     place = layout.sets.index(test_set) if test_set in layout.sets else 0
-    shown = [f"{value:.3f}" if isinstance(value, float) else value for value in predictions]
+    low, high = STS_RANGE
+    shown = [f"{min(max(value, low), high):.3f}" if isinstance(value, float) else value for value in predictions]
     lines = [f"{index}\t{value}" for index, value in enumerate(shown)]
     return layout.submission[place], "\n".join(["index\tprediction", *lines]) + "\n"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,19 +80,20 @@ def regression_scores(predicted: npt.NDArray[np.float32], labels: npt.NDArray[np
 
 
 def tag_scores(predicted: Sequence[Sequence[str]], labels: Sequence[Sequence[str]], scheme: str) -> dict[str, float]:
-    """Accuracy over words; where labels mark spans, precision, recall and F1 of whole spans too (seqeval, strict)."""
+    """Accuracy over words; where labels mark spans, precision, recall and F1 of whole spans too.
+
+    Spans are read as conlleval reads them, the script that published figures come from: `I-PER` after `O` begins one.
+    """
     flat_predicted = [tag for tags in predicted for tag in tags]
     flat = [tag for tags in labels for tag in tags]
     scores = {"accuracy": float(metrics.accuracy_score(flat, flat_predicted))}
     if scheme != "none":
         from seqeval import metrics as spans
-        from seqeval.scheme import IOB2, IOBES
 
-        options: dict[str, Any] = {"mode": "strict", "scheme": IOB2 if scheme == "BIO" else IOBES, "zero_division": 0}
         lists = [list(tags) for tags in labels], [list(tags) for tags in predicted]
-        scores["span_precision"] = float(spans.precision_score(*lists, **options))
-        scores["span_recall"] = float(spans.recall_score(*lists, **options))
-        scores["span_f1"] = float(spans.f1_score(*lists, **options))
+        scores["span_precision"] = float(spans.precision_score(*lists, zero_division=0))
+        scores["span_recall"] = float(spans.recall_score(*lists, zero_division=0))
+        scores["span_f1"] = float(spans.f1_score(*lists, zero_division=0))
     else:
         # "" stands for a word that was never looked at: wrong, and no label of its own.
         known = sorted({*flat, *flat_predicted} - {""})

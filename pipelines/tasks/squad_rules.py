@@ -100,8 +100,21 @@ def token_f1(answer: str, predicted: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
+def first_version_scores(answers: Sequence[str], predicted: str) -> tuple[float, float]:
+    """Exact match and F1 against the answer that fits best, as the 1.1 script has them: every answer counts there, and
+    a prediction without words has nothing in common with any.
+    """
+    has_words = bool(normalise_answer(predicted))
+    return (
+        max(exact_match(answer, predicted) for answer in answers),
+        max(token_f1(answer, predicted) for answer in answers) if has_words else 0.0,
+    )
+
+
 def question_scores(answers: Sequence[str], predicted: str) -> tuple[float, float]:
-    """Exact match and F1 against the answer that fits best; no answer is right where there is none."""
+    """Exact match and F1 against the answer that fits best, as the 2.0 script has them; no answer is right where there
+    is none.
+    """
     # Answers that normalise to nothing, "the" say, cannot be given; the 2.0 script takes them out.
     possible = [answer for answer in answers if normalise_answer(answer)] or [""]
     return (
@@ -127,14 +140,16 @@ def squad_scores(
             what the best threshold on `null_odds` would have given.
     """
     may_have_none = may_have_none or any(not texts for texts in answers.values())
-    spans = {key: question_scores(texts, predictions[key].candidates[0].text) for key, texts in answers.items()}
+    rule = question_scores if may_have_none else first_version_scores
+    spans = {key: rule(texts, predictions[key].candidates[0].text) for key, texts in answers.items()}
     if not may_have_none:
         return {
             "exact_match": _percent(exact for exact, _ in spans.values()),
             "f1": _percent(f1 for _, f1 in spans.values()),
         }
+    # "No answer" is wrong where there is one, even one that normalises to nothing and that an empty span would match.
     given = {
-        key: question_scores(texts, "") if predictions[key].null_odds > 0 else spans[key]
+        key: (float(not texts), float(not texts)) if predictions[key].null_odds > 0 else spans[key]
         for key, texts in answers.items()
     }
     scores = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from electra_core.conversion.from_tensorflow import NETWORKS
 from electra_core.conversion.to_transformers import exported_state_dicts
 from pipelines import storage
 from pipelines.errors import CheckpointError
@@ -54,10 +55,11 @@ def collect(uri: str, wanted: tuple[str, ...]) -> Collected:
         return Collected("TensorFlow", read_tensorflow(prefix, wanted), (prefix.rpartition("/")[0],))
     if storage.exists(storage.join(uri, CONFIG_FILE)):
         found = read_transformers(uri)
-        heads = {name.partition("_")[0] for name in found.state}
-        network = "generator" if "generator" in heads and "discriminator" not in heads else "discriminator"
-        if network not in wanted:
-            raise CheckpointError(f"{uri} must hold a {wanted[0]}, got a {network}")
+        # All-Tokens MLM has both heads on one network; a bare backbone has none.
+        heads = [name for name in NETWORKS if any(key.startswith(name) for key in found.state)] or ["discriminator"]
+        network = next((name for name in wanted if name in heads), None)
+        if network is None:
+            raise CheckpointError(f"{uri} must hold a {wanted[0]}, got a {heads[0]}")
         return Collected("Transformers", {network: found}, (uri,))
     folders = {name: storage.join(uri, name) for network in wanted for name in EXPORTED_AS[network]}
     networks = {

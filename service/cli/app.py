@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from service.cli import convert, demo, jobs, models, plan, stack, submit
+from service.cli import convert, demo, jobs, models, plan, predict, stack, submit
 from service.cli.console import ReadableErrors
 
 app = typer.Typer(
@@ -27,4 +27,5 @@ app.command()(jobs.show)
 app.command()(jobs.logs)
 app.command()(jobs.cancel)
 app.command()(models.models)
+app.command()(predict.predict)
 app.command()(stack.serve)

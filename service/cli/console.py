@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -64,6 +66,19 @@ class ReadableErrors(TyperGroup):
         for line in lines:
             stderr().print(line, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(code)
+
+
+def check_installed(purpose: str, packages: Sequence[str]) -> None:
+    """Say what to install where a command needs more than the command line brings.
+
+    Raises:
+        InputError: one of the packages is not there.
+    """
+    absent = [name for name in packages if importlib.util.find_spec(name) is None]
+    if absent:
+        raise InputError(
+            f"{purpose} needs {', '.join(absent)}. Install them with:  pip install 'electra-pretraining[training]'"
+        )
 
 
 def stdout() -> Console:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from enum import StrEnum
@@ -10,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.console import InputError
+from service.cli.console import check_installed
 
 _NEEDED = ("torch", "transformers", "safetensors", "tokenizers", "pyarrow", "numpy")
 
@@ -43,11 +42,7 @@ def convert(
     ] = None,
 ) -> None:
     """Write weights as Transformers reads them: from TensorFlow, from a job's checkpoint, or from an older export."""
-    absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if absent:
-        raise InputError(
-            f"Converting needs {', '.join(absent)}. Install them with:  pip install 'electra-pretraining[training]'"
-        )
+    check_installed("Converting", _NEEDED)
     arguments = ["--network", network.value]
     arguments += ["--vocab", vocab] if vocab is not None else []
     arguments += ["--cased"] if cased else []

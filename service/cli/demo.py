@@ -119,6 +119,8 @@ def _next_commands(result: JobResult, stack: LocalStack) -> list[tuple[str, str]
     ]
     main = next((model for model in result.models if model.network != "generator"), None)
     if main is not None:
+        told = "while the stack runs: which of its words the model takes for replaced"
+        commands.append((f"electra predict {main.name} --text 'a sentence of yours'", told))
         code = f"from transformers import AutoModel; print(AutoModel.from_pretrained('{main.export_uri}'))"
         commands.append((f'python -c "{code}"', "the encoder, in Transformers"))
     return commands

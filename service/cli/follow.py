@@ -14,7 +14,8 @@ from rich.console import Console
 from pipelines.specs.documents import Progress
 from service.cli.console import FAILED, INTERRUPTED, stderr, stdout
 from service.cli.live import LiveView
-from service.cli.render import current_progress, duration, figures_table, in_short, only_losses, quantity, tasks_table
+from service.cli.render import current_progress, duration, in_short, only_losses, quantity
+from service.cli.result_tables import result_tables
 from service.client import ApiError, ElectraClient, UnreachableError
 from service.schemas import JobPublic
 from service.states import JobState
@@ -173,10 +174,8 @@ def print_outcome(job: JobPublic) -> None:
     """Figures, and where the models are."""
     console = stdout()
     assert job.result is not None
-    if job.result.tasks:
-        console.print(tasks_table(job.result))
-    elif job.result.evaluation:
-        console.print(figures_table(job.result))
+    for table in result_tables(job.result):
+        console.print(table)
     for name, reason in job.result.left_out.items():
         console.print(f"Left out: {name}, {reason}", markup=False, soft_wrap=True)
     for model in job.result.models:

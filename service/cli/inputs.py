@@ -16,8 +16,13 @@ from service.client import ElectraClient, UnreachableError
 from service.local import StackState, default_home, read_state
 
 _URI_FIELDS = ("uri", "discriminator_uri", "generator_uri")
-_FILE_FIELDS = ("uri", "tokenizer_uri", "train", "validation", "test")
-"""Of a finetuning spec, at any depth."""
+_FILE_FIELDS = ("uri", "uris", "tokenizer_uri", "train", "validation", "test")
+"""Of the sections below, at any depth."""
+_SECTIONS_WITH_FILES = {
+    "finetune": ("model", "task", "suite"),
+    "evaluate": ("discriminator", "generator", "minimal_pairs", "unseen_text"),
+}
+"""By kind of job."""
 
 SpecArgument = Annotated[str, typer.Argument(help="A YAML or JSON file, - for standard input, or a preset's name.")]
 SetOption = Annotated[
@@ -64,8 +69,9 @@ def absolute_paths(document: Mapping[str, Any]) -> dict[str, Any]:
             result[name] = {**section, **{key: _absolute(uri) for key, uri in uris.items()}}
     if "probe" in result:
         result["probe"] = _absolute_files(result["probe"])
-    if result.get("kind") == "finetune":
-        for name in ("model", "task", "suite"):
+    sections = _SECTIONS_WITH_FILES.get(str(result.get("kind")))
+    if sections is not None:
+        for name in sections:
             result[name] = _absolute_files(result[name]) if name in result else None
         result = {name: section for name, section in result.items() if section is not None}
     return result

@@ -9,7 +9,8 @@ import typer
 
 from service.cli.console import INTERRUPTED, JsonOption, UrlOption, stderr, stdout
 from service.cli.inputs import open_client
-from service.cli.render import figures_table, job_table, jobs_table, marked_sentence, sentence_legend, tasks_table
+from service.cli.render import job_table, jobs_table, marked_sentence, sentence_legend
+from service.cli.result_tables import result_tables
 from service.states import JobState
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as `electra jobs` lists it.")]
@@ -51,10 +52,8 @@ def show(job: JobArgument, url: UrlOption = None, as_json: JsonOption = False) -
         console.print(f"\nattempt {found.failure.attempt} failed ({found.failure.code}):", style="red", markup=False)
         for line in (found.failure.message, *found.failure.details):
             console.print(f"  {line}", markup=False, soft_wrap=True)
-    if found.result is not None and found.result.tasks:
-        console.print(tasks_table(found.result))
-    elif found.result is not None and found.result.evaluation:
-        console.print(figures_table(found.result))
+    for table in result_tables(found.result) if found.result is not None else ():
+        console.print(table)
     if found.result is not None and found.result.example:
         console.print(marked_sentence(found.result.example))
         console.print(sentence_legend(found.result.example), style="dim", markup=False)

@@ -27,7 +27,7 @@ _TELLING = (
     "mlm_accuracy",
     "mlm_loss",
 )
-_REPLACED_FROM = 0.5
+REPLACED_FROM = 0.5
 _DOUBTFUL_FROM = 0.25
 _NO_SPACE_BEFORE = frozenset(".,;:!?)]}%'’”")
 _NO_SPACE_AFTER = frozenset("([{$“‘")
@@ -179,23 +179,28 @@ def marked_sentence(tokens: Iterable[ExampleToken]) -> Text:
         shown, is_piece = one.token.removeprefix("##"), one.token.startswith("##")
         if text and not is_piece and shown not in _NO_SPACE_BEFORE and last not in _NO_SPACE_AFTER:
             text.append(" ")
-        if one.replaced_probability >= _REPLACED_FROM:
-            text.append(f"[{shown}]", style="bold red")
-        elif one.replaced_probability >= _DOUBTFUL_FROM:
-            text.append(f"{shown}?", style="yellow")
-        else:
-            text.append(shown)
+        append_marked(text, shown, one.replaced_probability)
         if one.token != one.original:
             text.append(f"({one.original.removeprefix('##')})", style="dim")
         last = shown
     return text
 
 
+def append_marked(text: Text, token: str, replaced_probability: float) -> None:
+    """Add a token, in brackets and red if it is taken for replaced, with a question mark and yellow if doubted."""
+    if replaced_probability >= REPLACED_FROM:
+        text.append(f"[{token}]", style="bold red")
+    elif replaced_probability >= _DOUBTFUL_FROM:
+        text.append(f"{token}?", style="yellow")
+    else:
+        text.append(token)
+
+
 def sentence_legend(tokens: Iterable[ExampleToken]) -> str:
     """How well the marks fit, in one line."""
     tokens = tuple(tokens)
     replaced = [one for one in tokens if one.token != one.original]
-    marked = [one for one in tokens if one.replaced_probability >= _REPLACED_FROM]
+    marked = [one for one in tokens if one.replaced_probability >= REPLACED_FROM]
     right = [one for one in marked if one.token != one.original]
     return (
         "[marked]: taken for replaced; doubted?: from a quarter on; (original) behind what was replaced. "

@@ -10,7 +10,8 @@ import mlflow
 import pytest
 from main_job import MainJob, finished, kill_process, wait_for
 
-from service.client import ElectraClient
+from pipelines.specs.prediction import PredictInput
+from service.client import ApiError, ElectraClient
 from service.local import LocalStack
 
 pytestmark = pytest.mark.slow
@@ -118,3 +119,26 @@ def test_the_registered_classifier_answers_in_mlflow(stack: LocalStack, suite: t
     answer = mlflow.pyfunc.load_model("models:/end-to-end-finetuned-verdicts@newest").predict(texts)
     assert answer["label"].tolist() == [one["prediction"] for one in expected]
     assert answer["score"].tolist() == pytest.approx([one["probability"] for one in expected], abs=1e-4)
+
+
+def test_registered_models_are_tried_over_rest(
+    stack: LocalStack, client: ElectraClient, suite: tuple[Any, dict[str, int]]
+) -> None:
+    """The classifier answers as its run did, and the encoder it came from marks tokens; nothing of it stays behind."""
+    detail = suite[0]
+    best = next(task.best_seed for task in detail.result.tasks if task.task == "verdicts")
+    folder = stack.home / "storage" / "jobs" / detail.job_id / "seeds" / "verdicts" / str(best)
+    expected = [json.loads(line) for line in (folder / "predictions-validation.jsonl").read_text().splitlines()][:3]
+    inputs = [PredictInput(text=json.loads(line)["text"]) for line in rows(3).splitlines()]
+    answer = client.predict("end-to-end-finetuned-verdicts", inputs)
+    assert [one.label for one in answer.predictions] == [one["prediction"] for one in expected]
+    probabilities = [one.probabilities[one.label] for one in answer.predictions]
+    assert probabilities == pytest.approx([one["probability"] for one in expected], abs=1e-4)
+    told = client.predict("end-to-end", inputs[:1], alias="1")
+    assert (told.version, told.architecture) == ("1", "ElectraForPreTraining")
+    text = inputs[0].text
+    assert "".join(text[token.start : token.end] for token in told.predictions[0].tokens) == text.replace(" ", "")
+    with pytest.raises(ApiError) as refused:
+        client.predict("end-to-end", inputs, alias="nobodys")
+    assert (refused.value.status, refused.value.code) == (404, "model_not_found")
+    assert not list((stack.home / "storage" / "predictions").glob("*"))

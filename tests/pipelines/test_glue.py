@@ -68,7 +68,12 @@ def test_what_is_missing_is_named(tmp_path: Path, name: GlueName, has: str) -> N
     ("name", "test_set", "values", "file", "lines"),
     [
         ("CoLA", "", ["0", "1"], "CoLA.tsv", ["index\tprediction", "0\t0", "1\t1"]),
-        ("STS-B", "", [4.25, 0.0], "STS-B.tsv", ["index\tprediction", "0\t4.250", "1\t0.000"]),
+        ("SST-2", "", ["1"], "SST-2.tsv", ["index\tprediction", "0\t1"]),
+        ("MRPC", "", ["0"], "MRPC.tsv", ["index\tprediction", "0\t0"]),
+        ("QQP", "", ["1"], "QQP.tsv", ["index\tprediction", "0\t1"]),
+        ("QNLI", "", ["not_entailment"], "QNLI.tsv", ["index\tprediction", "0\tnot_entailment"]),
+        ("WNLI", "", ["0"], "WNLI.tsv", ["index\tprediction", "0\t0"]),
+        ("STS-B", "", [4.25, -0.1, 5.2], "STS-B.tsv", ["index\tprediction", "0\t4.250", "1\t0.000", "2\t5.000"]),
         ("MNLI", "mismatched", ["neutral"], "MNLI-mm.tsv", ["index\tprediction", "0\tneutral"]),
         ("MNLI", "matched", ["neutral"], "MNLI-m.tsv", ["index\tprediction", "0\tneutral"]),
         ("RTE", "", ["entailment"], "RTE.tsv", ["index\tprediction", "0\tentailment"]),

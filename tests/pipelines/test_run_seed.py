@@ -235,6 +235,9 @@ def test_separators_of_unicode_stand_in_answers(tmp_path: Path) -> None:
     write_submissions(task, tmp_path / "submissions")
     answers = json.loads((tmp_path / "submissions" / "question_answering-test-predictions.json").read_text())
     assert len(answers) == 32
+    spans = json.loads((tmp_path / "submissions" / "question_answering-test-spans.json").read_text())
+    assert spans.keys() == answers.keys()
+    assert all(answers[key] in ("", spans[key]) for key in answers)
 
 
 def test_a_checkpoint_of_another_run_does_not_outlive_ours(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 import httpx
 import pytest
 import structlog
-from service_doubles import FakeLauncher, MemoryFolders
+from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
 
 from service.app import create_app
 from service.desk import Desk
 from service.joblogs import JobLogs
 from service.jobs import Jobs
+from service.predictions import Predictions
 from service.settings import Settings
 from service.store import SqlJobStore, make_engine, upgrade_database
 
@@ -56,9 +57,25 @@ def folders() -> MemoryFolders:
 
 
 @pytest.fixture
-def desk(settings: Settings, store: SqlJobStore, launcher: FakeLauncher, folders: MemoryFolders) -> Desk:
+def prediction_folders() -> MemoryPredictionFolders:
+    return MemoryPredictionFolders()
+
+
+@pytest.fixture
+def predictions(settings: Settings, launcher: FakeLauncher, prediction_folders: MemoryPredictionFolders) -> Predictions:
+    return Predictions(launcher, prediction_folders, settings)
+
+
+@pytest.fixture
+def desk(
+    settings: Settings,
+    store: SqlJobStore,
+    launcher: FakeLauncher,
+    folders: MemoryFolders,
+    predictions: Predictions,
+) -> Desk:
     """Without a reconciler: what the desk does by itself."""
-    return Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders))
+    return Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions)
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.parsing import resolve_spec
+from pipelines.specs.prediction import ClassificationPrediction, PredictAnswer, PredictJob, PredictOutcome
 from service.interfaces import (
     AttemptState,
     AttemptStatus,
@@ -23,7 +25,8 @@ from service.interfaces import (
     StaleJobError,
 )
 from service.jobs import _new_job
-from service.records import ClusterStatus, Job, submission_id
+from service.launches import Launch
+from service.records import ClusterStatus, Job
 from service.states import ACTIVE_STATES, JobState, can_move
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -182,28 +185,75 @@ class MemoryRuns:
         self.ended[run_id] = state
 
 
+def say_good(job: PredictJob) -> PredictOutcome:
+    """Every text is good."""
+    good = ClassificationPrediction(label="good", probabilities={"bad": 0.25, "good": 0.75})
+    answer = PredictAnswer(
+        name=job.model.name,
+        version=str(job.model.version or 7),
+        architecture="ElectraForSequenceClassification",
+        predictions=(good,) * len(job.inputs),
+    )
+    return PredictOutcome(answer=answer)
+
+
+class MemoryPredictionFolders:
+    """`PredictionFolders` in dictionaries; what is asked is answered at once, unless the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, PredictJob] = {}
+        self.answer: Callable[[PredictJob], PredictOutcome | None] = say_good
+        self.deleted: list[str] = []
+        self.is_broken = False
+
+    def write_request(self, prediction_id: str, request: PredictJob) -> None:
+        self._check()
+        self.requests[prediction_id] = request
+
+    def read_outcome(self, prediction_id: str) -> PredictOutcome | None:
+        self._check()
+        return self.answer(self.requests[prediction_id])
+
+    def delete(self, prediction_id: str) -> None:
+        self._check()
+        self.deleted.append(prediction_id)
+
+    def list_ids(self) -> list[str]:
+        self._check()
+        return [prediction_id for prediction_id in self.requests if prediction_id not in self.deleted]
+
+    def _check(self) -> None:
+        if self.is_broken:
+            raise FolderError("the disk is full")
+
+
 class FakeLauncher:
-    """A Ray of one's own: attempts run until the test says otherwise."""
+    """A Ray of one's own: programs run until the test says otherwise."""
 
     def __init__(self) -> None:
         self.attempts: dict[str, AttemptStatus] = {}
         self.logs: dict[str, str] = {}
         self.submitted: list[str] = []
-        """Every attempt that really started, in order."""
+        """Every program that really started, in order."""
         self.stopped: list[str] = []
         self.is_down = False
         self.rejects = False
+        self.num_lost_answers = 0
+        """Of so many submissions the client will not hear."""
         self.size: Capacity | None = Capacity(2, 0)
 
-    def submit(self, job_id: str, attempt: int) -> None:
+    def submit(self, launch: Launch) -> None:
         self._check()
         if self.rejects:
             raise LaunchRejectedError("no")
-        name = submission_id(job_id, attempt)
+        name = launch.submission_id
         if name not in self.attempts:
             self.submitted.append(name)
             self.set(name, AttemptState.RUNNING)
             self.logs[name] = f"log of {name}\n"
+        if self.num_lost_answers:
+            self.num_lost_answers -= 1
+            raise LauncherUnavailableError("the answer was lost")
 
     def status(self, submission_id: str) -> AttemptStatus | None:
         self._check()

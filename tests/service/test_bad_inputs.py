@@ -39,7 +39,29 @@ def finetuned(**sections: Any) -> dict[str, Any]:
     return {"spec": {"kind": "finetune", "model": {"type": "registered", "name": "m"}, "task": task, **sections}}
 
 
+def evaluated(**sections: Any) -> dict[str, Any]:
+    network = {"type": "registered", "name": "m"}
+    return {"spec": {"kind": "evaluate", "generator": network, **sections}}
+
+
 SPECS: dict[str, tuple[Any, str, str]] = {
+    "evaluate_nothing": (evaluated(), "invalid_spec", "/spec"),
+    "evaluate_no_network": (evaluated(generator=None, minimal_pairs={"uris": "/a"}), "invalid_spec", "/spec"),
+    "evaluate_pairs_absent": (
+        evaluated(minimal_pairs={"uris": ["/nowhere/*.jsonl"]}),
+        "corpus_unreadable",
+        "/spec/minimal_pairs/uris/0",
+    ),
+    "evaluate_text_absent": (
+        evaluated(unseen_text={"sources": {"news": {"type": "text", "uris": "/nowhere/a.txt"}}}),
+        "corpus_unreadable",
+        "/spec/unseen_text/sources/news/uris/0",
+    ),
+    "evaluate_text_kind": (
+        evaluated(unseen_text={"sources": {"news": {"type": "pdf"}}}),
+        "invalid_spec",
+        "/spec/unseen_text/sources/news",
+    ),
     "finetune_without_task": (finetuned(task=None), "invalid_spec", "/spec"),
     "finetune_task_unknown": (finetuned(task={"type": "translation"}), "invalid_spec", "/spec/task"),
     "finetune_model_unknown": (finetuned(model={"type": "hub", "name": "x"}), "invalid_spec", "/spec/model"),

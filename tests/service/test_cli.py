@@ -22,6 +22,7 @@ from typer.testing import CliRunner, Result
 from pipelines.specs.documents import ExampleToken, JobResult, ModelVersion, Progress
 from service.cli import app, follow
 from service.desk import Desk
+from service.launches import attempt_launch
 from service.records import JobFailure
 from service.settings import Settings
 from service.states import JobState
@@ -229,7 +230,7 @@ def test_logs_print_what_the_job_printed(store: SqlJobStore, launcher: FakeLaunc
     job = store.get(job_id)
     assert job is not None
     store.update(job, state=JobState.STARTING, attempt=1)
-    launcher.submit(job_id, 1)
+    launcher.submit(attempt_launch("/jobs", job_id, 1))
     assert run("logs", job_id).stdout == f"log of {job_id}-a1\n"
 
 

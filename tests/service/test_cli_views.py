@@ -7,11 +7,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipelines.specs.documents import ExampleToken, JobResult, Progress, TaskScores
+from pipelines.specs.documents import (
+    ExampleToken,
+    JobResult,
+    MinimalPairScores,
+    Progress,
+    TaskScores,
+    UnseenTextScores,
+)
 from service.cli.follow import PlainView
 from service.cli.inputs import absolute_paths
 from service.cli.live import LiveView
 from service.cli.render import duration, in_short, marked_sentence, sentence_legend, tasks_table
+from service.cli.result_tables import result_tables
 from service.records import JobFailure
 from service.schemas import JobPublic, Links
 from service.states import JobState
@@ -134,6 +142,41 @@ def test_files_of_finetuning_specs_are_named_from_the_root(monkeypatch: pytest.M
     }
     assert absolute_paths({"kind": "pretrain", "probe": {"tasks": {"x": task}}})["probe"] == {"tasks": {"x": named}}
     assert absolute_paths({"kind": "finetune", "task": 3}) == {"kind": "finetune", "task": 3}
+
+
+def test_files_of_evaluation_specs_are_named_from_the_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = {
+        "kind": "evaluate",
+        "generator": {"type": "files", "uri": "g", "tokenizer_uri": "v"},
+        "minimal_pairs": {"uris": "pairs/*.jsonl"},
+        "unseen_text": {"sources": {"news": {"type": "text", "uris": ["a.txt", "s3://b/c"]}}},
+    }
+    assert absolute_paths(spec) == {
+        "kind": "evaluate",
+        "generator": {"type": "files", "uri": f"{tmp_path}/g", "tokenizer_uri": f"{tmp_path}/v"},
+        "minimal_pairs": {"uris": f"{tmp_path}/pairs/*.jsonl"},
+        "unseen_text": {"sources": {"news": {"type": "text", "uris": [f"{tmp_path}/a.txt", "s3://b/c"]}}},
+    }
+
+
+def test_the_tables_of_an_evaluation_show_what_people_wrote() -> None:
+    """Brackets are a phenomenon's own, and no mark-up."""
+    pairs = [
+        MinimalPairScores(network=network, accuracy=accuracy, by_phenomenon={"subject [sg][/x]": 0.5}, num_pairs=2)
+        for network, accuracy in (("discriminator", 0.75), ("generator", 0.25))
+    ]
+    text = UnseenTextScores(
+        source="news", figures={"generator_loss": 3.5}, num_rows=1, num_tokens=6000, num_documents=1
+    )
+    console = Console(record=True, width=120, file=io.StringIO())
+    for table in result_tables(JobResult(state="SUCCEEDED", minimal_pairs=tuple(pairs), unseen_text=(text,))):
+        console.print(table)
+    lines = [[cell.strip() for cell in line.strip("│").split("│")] for line in console.export_text().splitlines()]
+    assert ["subject [sg][/x]", "0.500", "0.500"] in lines
+    assert ["mean over files", "0.750", "0.250"] in lines
+    assert ["generator loss", "3.5"] in lines
+    assert ["tokens", "6,000"] in lines
 
 
 def test_the_table_of_tasks_has_baselines_and_the_mean() -> None:

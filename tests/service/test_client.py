@@ -7,12 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from live_service import serve_desk
-from service_doubles import FakeLauncher, make_job
+from service_doubles import FakeLauncher, MemoryPredictionFolders, make_job
 
+from pipelines.specs.plans import FinetunePlan
+from pipelines.specs.prediction import PredictInput
 from pipelines.specs.presets import PRESETS
 from service import client as client_module
 from service.client import ApiError, ClientError, ElectraClient, UnexpectedAnswerError, UnreachableError
 from service.desk import Desk
+from service.launches import attempt_launch
 from service.server_events import parse_events, stream_lines
 from service.settings import Settings
 from service.states import JobState
@@ -86,13 +89,43 @@ def test_a_plan_starts_nothing(electra: ElectraClient) -> None:
     assert electra.jobs().items == ()
 
 
+def test_a_plan_is_that_of_the_kind_of_job(electra: ElectraClient) -> None:
+    task = {"type": "classification", "data": {"train": "/nowhere/train.csv"}}
+    plan = electra.plan({"kind": "finetune", "model": {"type": "registered", "name": "m"}, "task": task})
+    assert isinstance(plan, FinetunePlan)
+    assert plan.num_runs == len(plan.spec["training"]["seeds"])
+
+
+def test_a_model_is_asked_by_alias_or_version(
+    electra: ElectraClient, prediction_folders: MemoryPredictionFolders
+) -> None:
+    inputs = [PredictInput(text="one"), PredictInput(text="two", text_pair="three")]
+    assert [one.label for one in electra.predict("m", inputs).predictions] == ["good", "good"]
+    assert electra.predict("m", inputs, alias="3").version == "3"
+    asked = list(prediction_folders.requests.values())
+    assert [job.model.uri for job in asked] == ["models:/m@newest", "models:/m/3"]
+    assert asked[0].inputs == tuple(inputs)
+
+
+def test_asking_a_model_is_not_repeated_once_it_may_have_arrived() -> None:
+    calls: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        calls.append(request.url.path)
+        raise httpx.ReadError("cut")
+
+    with client_of(handler) as client, pytest.raises(UnreachableError):
+        client.predict("m", [PredictInput(text="one")], alias="best")
+    assert calls == ["/v1/models/m/best:predict"]
+
+
 def test_logs_are_read_and_followed_to_the_end(
     electra: ElectraClient, store: SqlJobStore, launcher: FakeLauncher
 ) -> None:
     job = make_job()
     store.insert(job)
     store.update(job, state=JobState.STARTING, attempt=1)
-    launcher.submit(job.job_id, 1)
+    launcher.submit(attempt_launch("/jobs", job.job_id, 1))
     launcher.logs[f"{job.job_id}-a1"] = "one\n\ntwo\u2028half\n"
     started = store.get(job.job_id)
     assert started is not None

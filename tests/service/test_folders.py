@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from pipelines import storage
 from pipelines.job import JobDirectory
 from pipelines.specs.documents import JobResult, Progress
+from pipelines.specs.model_source import RegisteredNetwork
 from pipelines.specs.parsing import dump_spec, resolve_spec
-from service.folders import StoredJobFolders
+from pipelines.specs.prediction import PredictFailure, PredictInput, PredictJob, PredictOutcome
+from service.folders import StoredJobFolders, StoredPredictionFolders
 from service.interfaces import FolderError
 from service.settings import Settings
 
@@ -83,3 +86,20 @@ def test_a_storage_that_cannot_be_written_is_an_error(settings: Settings) -> Non
     Path(settings.storage_uri).write_text("a file where a folder should be")
     with pytest.raises(FolderError):
         StoredJobFolders(settings).write_spec("x", "{}")
+
+
+def test_a_prediction_goes_to_its_program_and_back_and_leaves_nothing(settings: Settings) -> None:
+    folders = StoredPredictionFolders(settings)
+    job = PredictJob(model=RegisteredNetwork(name="m"), inputs=(PredictInput(text="é"),), timeout_seconds=1.5)
+    assert folders.list_ids() == []
+    folders.write_request("pr-1", job)
+    assert folders.list_ids() == ["pr-1"]
+    uri = settings.prediction_uri("pr-1")
+    assert PredictJob.model_validate_json(storage.read_bytes(f"{uri}/request.json")) == job
+    assert folders.read_outcome("pr-1") is None
+    outcome = PredictOutcome(failure=PredictFailure(code="internal", message="why"))
+    storage.write_json(f"{uri}/answer.json", outcome.model_dump(mode="json"))
+    assert folders.read_outcome("pr-1") == outcome
+    for _ in range(2):
+        folders.delete("pr-1")
+        assert not Path(uri).exists()

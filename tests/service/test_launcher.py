@@ -12,9 +12,11 @@ import pytest
 
 from service.interfaces import AttemptState, Capacity, LauncherUnavailableError, LaunchRejectedError
 from service.launcher import RayLauncher, entrypoint
+from service.launches import attempt_launch, prediction_launch
 from service.settings import Settings
 
 Handler = Callable[[httpx.Request], httpx.Response]
+LAUNCH = attempt_launch("/jobs/x", "x", 1)
 TWICE = "RuntimeError: …\nValueError: Job with submission_id x-a1 already exists. Please use a different one.\n.\n"
 
 
@@ -46,7 +48,7 @@ def test_what_is_sent_to_start_an_attempt() -> None:
     ray = launcher(
         handler, storage_uri="s3://bucket/path", mlflow_url="http://mlflow:5000/", job_python="/v/bin/python"
     )
-    ray.submit("x", 2)
+    ray.submit(attempt_launch("s3://bucket/path/jobs/x", "x", 2))
     assert requests[0].headers["authorization"] == "Bearer secret"
     assert json.loads(requests[0].content) == {
         "submission_id": "x-a2",
@@ -59,22 +61,22 @@ def test_what_is_sent_to_start_an_attempt() -> None:
 
 
 def test_nothing_in_the_entrypoint_reaches_the_shell() -> None:
-    settings = Settings(storage_uri="/tmp/a b;$(reboot)'")
-    words = shlex.split(entrypoint(settings, "x", 1))
-    assert words[4] == "/tmp/a b;$(reboot)'/jobs/x"
-    assert len(words) == 7
+    uri = "/tmp/a b;$(reboot)'/x"
+    for launch in (attempt_launch(uri, "x", 1), prediction_launch(uri, "x")):
+        assert shlex.split(entrypoint("python", launch)) == ["python", "-m", launch.module, *launch.arguments]
+        assert uri in launch.arguments
 
 
 @pytest.mark.parametrize("status", [400, 500])
 def test_an_attempt_that_was_started_before_is_left_alone(status: int) -> None:
-    answering(status, TWICE).submit("x", 1)
+    answering(status, TWICE).submit(LAUNCH)
 
 
 def test_a_refusal_is_told_from_a_fault() -> None:
     with pytest.raises(LaunchRejectedError, match="bad env"):
-        answering(400, "Traceback\n  File\nValueError: bad env\n.").submit("x", 1)
+        answering(400, "Traceback\n  File\nValueError: bad env\n.").submit(LAUNCH)
     with pytest.raises(LauncherUnavailableError, match="No available agent"):
-        answering(500, "No available agent to submit job").submit("x", 1)
+        answering(500, "No available agent to submit job").submit(LAUNCH)
 
 
 def test_states() -> None:
@@ -111,7 +113,7 @@ def test_time_outs_and_refused_connections_are_no_answer() -> None:
         raise httpx.ReadTimeout("slow", request=request)
 
     ray = launcher(handler)
-    for ask in (lambda: ray.status("x"), lambda: ray.stop("x"), lambda: ray.submit("x", 1), ray.capacity):
+    for ask in (lambda: ray.status("x"), lambda: ray.stop("x"), lambda: ray.submit(LAUNCH), ray.capacity):
         with pytest.raises(LauncherUnavailableError, match="slow"):
             ask()
 

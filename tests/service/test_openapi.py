@@ -21,12 +21,13 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from service_doubles import FakeLauncher, MemoryFolders, make_job
+from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders, make_job
 
 from service.app import create_app
 from service.desk import Desk
 from service.joblogs import JobLogs
 from service.jobs import Jobs
+from service.predictions import Predictions
 from service.records import ClusterStatus
 from service.settings import Settings
 from service.states import JobState
@@ -46,7 +47,7 @@ KNOWN_JOB = "pt-1"
 
 @contextmanager
 def wire(settings: Settings) -> Iterator[Desk]:
-    """A desk with one finished job, so that logs end."""
+    """A desk with one finished job, so that logs end, and with models that answer."""
     engine = make_engine(settings.database_url)
     upgrade_database(engine)
     store = SqlJobStore(engine)
@@ -54,7 +55,9 @@ def wire(settings: Settings) -> Iterator[Desk]:
         job = make_job(job_id=KNOWN_JOB, state=JobState.SUCCEEDED, attempt=1, is_log_saved=True)
         store.insert(job.__class__(**{**job.__dict__, "finished_at": job.created_at}))
     store.save_cluster_status(ClusterStatus(reconciled_at=datetime.now(UTC), is_ray_reachable=True))
-    yield Desk(settings, Jobs(store, settings), JobLogs(store, FakeLauncher(), MemoryFolders()))
+    launcher = FakeLauncher()
+    predictions = Predictions(launcher, MemoryPredictionFolders(), settings)
+    yield Desk(settings, Jobs(store, settings), JobLogs(store, launcher, MemoryFolders()), predictions)
     store.close()
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from service.interfaces import AttemptState, LauncherUnavailableError
 from service.launcher import RayLauncher
+from service.launches import attempt_launch
 from service.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -110,10 +111,10 @@ def test_an_attempt_from_submission_to_stop(head: Head) -> None:
         return None if told is None else told.state
 
     assert state() is None
-    ray.submit("pt-1", 1)
-    ray.submit("pt-1", 1)  # an answer that got lost is asked for again
-    eventually(lambda: state() is AttemptState.RUNNING)
     job_uri = head.settings.job_uri("pt-1")
+    ray.submit(attempt_launch(job_uri, "pt-1", 1))
+    ray.submit(attempt_launch(job_uri, "pt-1", 1))  # an answer that got lost is asked for again
+    eventually(lambda: state() is AttemptState.RUNNING)
     eventually(
         lambda: f"arguments -m pipelines.main --job-uri {job_uri} --attempt 1" in (ray.read_log("pt-1-a1") or "")
     )

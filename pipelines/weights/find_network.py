@@ -1,0 +1,84 @@
+"""The network that a spec names, with its vocabulary, wherever it lies."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from pipelines import storage
+from pipelines.errors import CheckpointError, CorpusError
+from pipelines.specs.corpus import PretrainedTokenizerSpec
+from pipelines.specs.model_source import NetworkFiles, RegisteredNetwork
+from pipelines.tokenizer import pretrained_file, read_pretrained, vocab_size
+from pipelines.weights.collect import collect
+from pipelines.weights.sources import NetworkWeights
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FoundNetwork:
+    """Weights in the names of Transformers, and the vocabulary they belong to."""
+
+    weights: NetworkWeights
+    tokenizer: Tokenizer
+    origin: str
+    """Where it came from, for people."""
+
+
+def find_network(
+    source: RegisteredNetwork | NetworkFiles, wanted: tuple[str, ...], tracking_uri: str, field: str = "model"
+) -> FoundNetwork:
+    """Read a network and its vocabulary.
+
+    Args:
+        source: where it is.
+        wanted: `discriminator`, `generator` or both: which of several is taken, the first that is there.
+        tracking_uri: MLflow's, for models of its registry.
+        field: of the spec, for messages.
+
+    Raises:
+        CheckpointError: it is absent or damaged, or no Electra network of the kind.
+        CorpusError: there is no vocabulary that fits it.
+        RecordError: MLflow has no such model, or does not answer.
+        StorageError: a file cannot be read.
+    """
+    if isinstance(source, NetworkFiles):
+        return _find(source.uri, source.tokenizer_uri, wanted, source.uri, field)
+    from pipelines.record.registry import download_transformers_model  # imports MLflow
+
+    with tempfile.TemporaryDirectory() as scratch:
+        files = download_transformers_model(tracking_uri, source.uri, Path(scratch), field)
+        version = f"{source.name} version {files.version}"
+        return _find(str(files.model), str(files.tokenizer), wanted, version, field)
+
+
+def _find(uri: str, tokenizer_uri: str | None, wanted: tuple[str, ...], origin: str, field: str) -> FoundNetwork:
+    found = collect(uri, wanted)
+    weights = next(iter(found.networks.values()))
+    vocabulary = tokenizer_uri or _vocabulary(found.vocabulary_uris, origin, field)
+    tokenizer = read_pretrained(PretrainedTokenizerSpec(uri=vocabulary))
+    entries = vocab_size(tokenizer)
+    if entries > weights.sizes.vocab_size:
+        raise CheckpointError(
+            f"the vocabulary of {origin} must have at most {weights.sizes.vocab_size} entries, got {entries}"
+        )
+    if not weights.is_complete:
+        log.warning(
+            "heads_are_guessed", extra={"uri": origin, "num_attention_heads": weights.sizes.num_attention_heads}
+        )
+    return FoundNetwork(weights, tokenizer, origin)
+
+
+def _vocabulary(uris: tuple[str, ...], origin: str, field: str) -> str:
+    for uri in uris:
+        try:
+            pretrained_file(uri)
+        except storage.StorageError:
+            continue
+        return uri
+    raise CorpusError(f"{origin} must have a vocabulary beside it, got none: name one under {field}.tokenizer_uri")

@@ -1,0 +1,56 @@
+"""Tiny models of random weights, one for each head, in the layout of Transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from pipelines.tokenizer import bert_tokenizer, save_tokenizer
+
+WORDS = ["anna", "lives", "in", "oslo", "bert", "sees", "the", "sea", "who", "where", "un", "##seen", "##s", ".", "?"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+MAX_LENGTH = 24
+
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "ElectraForPreTraining": {},
+    "ElectraForMaskedLM": {},
+    "ElectraForSequenceClassification": {"id2label": {0: "bad", 1: "fine", 2: "good"}},
+    "ElectraForTokenClassification": {"id2label": {0: "O", 1: "NAME", 2: "PLACE"}},
+    "ElectraForQuestionAnswering": {},
+    "ElectraForMultipleChoice": {},
+}
+
+
+def model_folder(folder: Path, architecture: str, tokenizer: Path | None = None, **fields: Any) -> Path:
+    """A model with its tokenizer beside it, or in a folder of its own."""
+    config = transformers.ElectraConfig(
+        vocab_size=len(TOKENS),
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=MAX_LENGTH,
+        initializer_range=0.5,
+        **{**ARCHITECTURES[architecture], **fields},
+    )
+    torch.manual_seed(0)
+    getattr(transformers, architecture)(config).save_pretrained(folder)
+    save_tokenizer(
+        bert_tokenizer({token: index for index, token in enumerate(TOKENS)}, True, None), str(tokenizer or folder)
+    )
+    return folder
+
+
+@torch.no_grad()
+def forward(folder: Path, *texts: Any, **options: Any) -> Any:
+    """What Transformers itself says: its tokenizer, its class, nothing of ours."""
+    architecture = transformers.AutoConfig.from_pretrained(folder).architectures[0]
+    network = getattr(transformers, architecture).from_pretrained(folder).eval()
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)(*texts, return_tensors="pt", **options)
+    if architecture == "ElectraForMultipleChoice":
+        tokens = {name: tensor[None] for name, tensor in tokens.items()}
+    return network(**tokens)
