@@ -51,20 +51,21 @@ def run_side_by_side(
     """Call a function with each argument, at most `compute.num_workers` calls at a time, each in a process of Ray's.
 
     Processes are used again for later calls, so that only the first ones pay for a start, unless they have a GPU. A
-    call whose process was
-    lost is made again.
+    call whose process was lost is made again. When one fails, or `waiting` raises, no further call is made; those that
+    run go on until they end or this process does. They are not cancelled: where a call ends at the moment it is, Ray
+    2.60 takes down the process that made it ("Tried to complete task that was not pending").
 
     Args:
         function: the call.
         arguments: one for each call.
         compute: how many at a time, and what each of them has.
-        waiting: called every second or so with the number of calls that are done; what it raises ends them all.
+        waiting: called every second or so with the number of calls that are done; what it raises is raised here.
 
     Yields:
         Place of the argument and what the call returned, as they end.
 
     Raises:
-        PipelineError: what the first call that failed raised; the others are stopped.
+        PipelineError: what the first call that failed raised.
     """
     remote: Any = ray.remote(
         num_cpus=compute.cpus_per_worker,
@@ -76,18 +77,14 @@ def run_side_by_side(
     waiting_places = list(range(len(arguments)))[::-1]
     running: dict[Any, int] = {}
     num_done = 0
-    try:
-        while waiting_places or running:
-            while waiting_places and len(running) < compute.num_workers:
-                place = waiting_places.pop()
-                running[remote.remote(arguments[place])] = place
-            done, _ = ray.wait(list(running), timeout=WAIT_SECONDS)
-            for reference in done:
-                returned: _Returned = ray.get(reference)
-                place = running.pop(reference)
-                num_done += 1
-                yield place, returned
-            waiting(num_done)
-    finally:
-        for reference in running:
-            ray.cancel(reference, force=True)
+    while waiting_places or running:
+        while waiting_places and len(running) < compute.num_workers:
+            place = waiting_places.pop()
+            running[remote.remote(arguments[place])] = place
+        done, _ = ray.wait(list(running), timeout=WAIT_SECONDS)
+        for reference in done:
+            returned: _Returned = ray.get(reference)
+            place = running.pop(reference)
+            num_done += 1
+            yield place, returned
+        waiting(num_done)

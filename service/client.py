@@ -26,7 +26,7 @@ _STREAM_RETRY_SECONDS = 1.0
 # Between two signs of life on a stream; the service sends one every 15 s.
 _STREAM_SILENCE_SECONDS = 60.0
 # The service's own limit, two minutes unless set otherwise, with room for what it does before and after.
-_PREDICT_TIMEOUT_SECONDS = 180.0
+PREDICT_TIMEOUT_SECONDS = 180.0
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -39,6 +39,10 @@ class ClientError(Exception):
 
 class UnreachableError(ClientError):
     """No answer: nothing listens there, or the connection broke or took too long."""
+
+
+class SlowAnswerError(ClientError):
+    """The service is there and took the request, and its answer was not waited for any longer."""
 
 
 class UnexpectedAnswerError(ClientError):
@@ -130,7 +134,7 @@ class ElectraClient:
         inputs: Sequence[PredictInput],
         *,
         alias: str = "newest",
-        timeout_seconds: float = _PREDICT_TIMEOUT_SECONDS,
+        timeout_seconds: float = PREDICT_TIMEOUT_SECONDS,
     ) -> PredictAnswer:
         """What a registered model says to a few texts.
 
@@ -143,12 +147,19 @@ class ElectraClient:
 
         Raises:
             ValidationError: there are no inputs, or too many.
+            SlowAnswerError: there was no answer in that time.
         """
         body = PredictRequest(inputs=tuple(inputs)).model_dump(mode="json", exclude_none=True)
-        timeout = httpx.Timeout(timeout_seconds, connect=10.0)
+        timeout = httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, 10.0))
         # Not repeated when the answer is lost: another prediction beside the first would take its place on the cluster.
         url = f"/v1/models/{_segment(name)}/{_segment(alias)}:predict"
-        return self._read(PredictAnswer, self._call("POST", url, is_safe=False, json=body, timeout=timeout))
+        try:
+            answer = self._call("POST", url, is_safe=False, json=body, timeout=timeout)
+        except UnreachableError as error:
+            if isinstance(error.__cause__, httpx.ReadTimeout):
+                raise SlowAnswerError(f"the service took longer than {timeout_seconds:g} s to answer") from error
+            raise
+        return self._read(PredictAnswer, answer)
 
     def jobs(
         self, states: Sequence[JobState] = (), *, name: str | None = None, limit: int = 50, cursor: str | None = None
@@ -280,5 +291,11 @@ def _attempt(attempt: int | None) -> dict[str, Any]:
 
 
 def _segment(name: str) -> str:
-    """A job's id or a model's name as part of a path: whatever it holds, it names nothing else."""
+    """A job's id or a model's name as part of a path: whatever it holds, it names nothing else.
+
+    Raises:
+        ClientError: it is what paths are shortened by on their way.
+    """
+    if name in (".", ".."):
+        raise ClientError(f"a job or a model cannot be called {name!r}")
     return quote(name, safe="")

@@ -161,7 +161,7 @@ class IdempotencyConflictError(ServiceError):
 
 
 class BodyTooLargeError(ServiceError):
-    """The body is longer than a spec may be."""
+    """The body is longer than what this route takes may be."""
 
     status, code, title = 413, "body_too_large", "The body is too large"
 

@@ -21,7 +21,7 @@ from pipelines.specs.documents import (
     Progress,
 )
 from pipelines.specs.prediction import ANSWER_FILE, REQUEST_FILE, PredictJob, PredictOutcome
-from service.interfaces import FolderError
+from service.interfaces import AnswerNotUnderstoodError, FolderError
 from service.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -77,8 +77,18 @@ class StoredPredictionFolders:
         _write(self._uri(prediction_id, REQUEST_FILE), request.model_dump_json())
 
     def read_outcome(self, prediction_id: str) -> PredictOutcome | None:
-        """What the program wrote; None if it has not, or not in words we know."""
-        return _read_document(self._uri(prediction_id, ANSWER_FILE), PredictOutcome)
+        """What the program wrote; None if it has not.
+
+        Raises:
+            AnswerNotUnderstoodError: what it wrote is no such document. Files appear whole, so it will not become one.
+        """
+        content = _read(self._uri(prediction_id, ANSWER_FILE))
+        if content is None:
+            return None
+        try:
+            return _parsed(content, PredictOutcome)
+        except (ValueError, RecursionError) as error:
+            raise AnswerNotUnderstoodError(_fault(error)) from error
 
     def delete(self, prediction_id: str) -> None:
         """Delete the folder; nothing happens where there is none."""
@@ -104,10 +114,23 @@ def _read_document(uri: str, model: type[_Model]) -> _Model | None:
     if content is None:
         return None
     try:
-        return model.model_validate(_finite(json.loads(content)))
-    except (ValidationError, ValueError, RecursionError) as error:
-        log.warning("document_not_understood", uri=uri, error=str(error)[:500])
+        return _parsed(content, model)
+    except (ValueError, RecursionError) as error:
+        log.warning("document_not_understood", uri=uri, error=_fault(error))
         return None
+
+
+def _parsed(content: bytes, model: type[_Model]) -> _Model:
+    """Raises `ValueError`, as pydantic's and JSON's errors are, or `RecursionError`."""
+    return model.model_validate(_finite(json.loads(content)))
+
+
+def _fault(error: ValueError | RecursionError) -> str:
+    """Where a document is wrong, without its words: a prediction's are somebody's text."""
+    if isinstance(error, ValidationError):
+        items = error.errors(include_input=False, include_context=False, include_url=False)
+        return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'document'}: {item['msg']}" for item in items)[:500]
+    return str(error)[:500]
 
 
 def _read(uri: str) -> bytes | None:

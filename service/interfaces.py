@@ -8,6 +8,7 @@ BackendError
 │   ├── LauncherUnavailableError  no answer, or none that can be relied on: nothing is known
 │   └── LaunchRejectedError       Ray will not take this job
 ├── FolderError            the storage does not answer
+├── AnswerNotUnderstoodError  a prediction's answer is there, in words we do not know
 └── RunsUnavailableError   MLflow does not answer
 """
 
@@ -52,6 +53,10 @@ class LaunchRejectedError(LauncherError):
 
 class FolderError(BackendError):
     """The folder of a job or of a prediction cannot be read or written now."""
+
+
+class AnswerNotUnderstoodError(BackendError):
+    """The answer of a prediction is there, and is no such document: to look again will not help."""
 
 
 class RunsUnavailableError(BackendError):
@@ -204,7 +209,7 @@ class PredictionFolders(Protocol):
         """Put the request where the program reads it."""
 
     def read_outcome(self, prediction_id: str) -> PredictOutcome | None:
-        """What the program wrote; None if it has not, or not in words we know."""
+        """What the program wrote; None if it has not. Raises `AnswerNotUnderstoodError`."""
 
     def delete(self, prediction_id: str) -> None:
         """Delete the folder; nothing happens where there is none."""

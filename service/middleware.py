@@ -13,6 +13,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipelines.specs.prediction import MAX_REQUEST_BYTES, MAX_TOTAL_CHARACTERS
 from service.errors import BodyTooLargeError, HostNotAllowedError, ServiceError
 from service.problems import REQUEST_ID_KEY, problem_response
 
@@ -21,6 +22,7 @@ log = structlog.get_logger(__name__)
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 _QUIET_PATHS = ("/healthz", "/readyz")
+_PREDICTION_ENDING = ":predict"
 _DRAINED_BYTES = 16 * 1024 * 1024
 _DRAIN_SECONDS = 5.0
 
@@ -97,9 +99,13 @@ def _is_open_address(address: str) -> bool:
 
 
 class BodyLimit:
-    """Reads a body before anyone else does, and only so far: what `Content-Length` claims is not relied on."""
+    """Reads a body before anyone else does, and only so far: what `Content-Length` claims is not relied on.
+
+    Specs are words, and little; predictions carry their texts, and their limit is told in characters.
+    """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        """`max_bytes`: of all bodies but those of predictions."""
         self._app = app
         self._max_bytes = max_bytes
 
@@ -108,6 +114,8 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
+        is_prediction = scope["path"].endswith(_PREDICTION_ENDING)
+        max_bytes = MAX_REQUEST_BYTES if is_prediction else self._max_bytes
         body = bytearray()
         message: Message = {"more_body": True}
         while message.get("more_body", False):
@@ -115,9 +123,9 @@ class BodyLimit:
             if message["type"] == "http.disconnect":
                 return
             body += message.get("body", b"")
-            if len(body) > self._max_bytes:
+            if len(body) > max_bytes:
                 await _drain(receive)
-                await problem_response(scope, self._error())(scope, receive, send)
+                await problem_response(scope, _too_large(max_bytes, is_prediction))(scope, receive, send)
                 return
         is_sent = False
 
@@ -130,8 +138,12 @@ class BodyLimit:
 
         await self._app(scope, replay, send)
 
-    def _error(self) -> ServiceError:
-        return BodyTooLargeError(f"A body must be at most {self._max_bytes} bytes. Specs are words: data goes by URI.")
+
+def _too_large(max_bytes: int, is_prediction: bool) -> ServiceError:
+    why = "Specs are words: data goes by URI."
+    if is_prediction:
+        why = f"Its texts hold at most {MAX_TOTAL_CHARACTERS} characters: for more, take the model where it lies."
+    return BodyTooLargeError(f"A body must be at most {max_bytes} bytes. {why}")
 
 
 async def _drain(receive: Receive) -> None:

@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+MAX_PREDICT_TIMEOUT_SECONDS = 3600.0
+"""That a service can be set to: no prediction of any service lasts longer."""
+
 
 def _below_home(*parts: str) -> Any:
     def default(data: dict[str, Any]) -> str:
@@ -61,7 +64,7 @@ class Settings(BaseSettings):
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """Times a job is started before it is given up as lost."""
     max_spec_bytes: Annotated[int, Field(ge=1024, le=16 * 1024 * 1024)] = 256 * 1024
-    """Largest request body."""
+    """Largest request body, `:predict` aside, whose texts are counted in characters."""
 
     reconcile_interval_seconds: Annotated[float, Field(gt=0, le=600)] = 2.0
     """Pause between two looks at Ray and at job folders."""
@@ -73,7 +76,7 @@ class Settings(BaseSettings):
     """A running job whose progress file does not change for so long is stopped and started again."""
     ray_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
     """Longest wait for one answer of Ray."""
-    predict_timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 120.0
+    predict_timeout_seconds: Annotated[float, Field(gt=0, le=MAX_PREDICT_TIMEOUT_SECONDS)] = 120.0
     """Longest wait for a prediction; it is stopped then. Most of it goes into starting Python on the cluster."""
 
     check_sources: bool = True

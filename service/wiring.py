@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -35,7 +36,11 @@ def running(settings: Settings) -> Iterator[Desk]:
             reconciler = Reconciler(store, launcher, folders, runs, settings)
             jobs = Jobs(store, settings, reconciler.wake)
             reconciler.start()
+            # Beside the start: a storage that is slow or away must not hold it up.
+            threading.Thread(target=predictions.delete_left_behind, name="left-behind", daemon=True).start()
             try:
                 yield Desk(settings, jobs, JobLogs(store, desk_launcher, folders), predictions)
             finally:
+                # Before the reconciler's last step, which may take its time: whoever waits for a prediction is let go.
+                predictions.close()
                 reconciler.stop()

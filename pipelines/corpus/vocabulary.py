@@ -48,12 +48,9 @@ def write_tokenizer(uri: str, spec: TokenizerSpec, texts: Texts, split: Split, p
 
 
 def _wait(task: Any, progress: Progress) -> None:
-    try:
-        while not ray.wait([task], timeout=1)[0]:
-            progress.waiting(None)
-    except BaseException:
-        ray.cancel(task, force=True)
-        raise
+    # When the wait is broken off, the task ends with this process. It is not cancelled: see `run_side_by_side`.
+    while not ray.wait([task], timeout=1)[0]:
+        progress.waiting(None)
     error = ray.get(task)
     if error is not None:
         raise error

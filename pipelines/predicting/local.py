@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from pipelines.errors import RecordError
 from pipelines.predicting.errors import PredictError
 from pipelines.predicting.model import LoadedModel, load_model
 from pipelines.predicting.predict import predict
-from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictJob, PredictOutcome
+from pipelines.predicting.scratch import scratch_folder
+from pipelines.specs.prediction import PredictAnswer, PredictFailure, PredictInput, PredictJob, PredictOutcome
 
 
 def predict_with_folder(folder: Path, inputs: Sequence[PredictInput]) -> PredictAnswer:
@@ -34,9 +35,9 @@ def predict_with_registered(job: PredictJob, tracking_uri: str) -> PredictAnswer
     """
     from pipelines.record.registry import download_transformers_model  # imports MLflow
 
-    with tempfile.TemporaryDirectory() as scratch:
+    with scratch_folder() as scratch:
         try:
-            files = download_transformers_model(tracking_uri, job.model.uri, Path(scratch))
+            files = download_transformers_model(tracking_uri, job.model.uri, scratch)
         except RecordError as error:
             raise _named(error) from error
         # Inside the block: weights are mapped from their file, not read.
@@ -44,17 +45,25 @@ def predict_with_registered(job: PredictJob, tracking_uri: str) -> PredictAnswer
 
 
 def outcome_of(answer: Callable[[], PredictAnswer]) -> PredictOutcome:
-    """The answer, or why there is none."""
+    """The answer, or why there is none: whatever is raised becomes a sentence."""
     try:
         return PredictOutcome(answer=answer())
     except PredictError as error:
         return PredictOutcome(failure=error.failure)
+    except Exception as error:  # noqa: BLE001 - a fault of ours, and whoever asked can do nothing with a traceback
+        return PredictOutcome(failure=PredictFailure(code="internal", message=_surprise(error)))
 
 
 def _answer(name: str, version: str | None, model: LoadedModel, inputs: Sequence[PredictInput]) -> PredictAnswer:
     return PredictAnswer(
         name=name, version=version, architecture=model.architecture, predictions=predict(model, inputs)
     )
+
+
+def _surprise(error: Exception) -> str:
+    """What was raised and where. Not its own words, which may hold a text: this sentence goes to the service's log."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"predicting failed unexpectedly: {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
 
 
 def _named(error: RecordError) -> PredictError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pipelines.storage.artifacts import SpecialTokenIds
 from pipelines.tokenizer import pretrained_file, special_ids, vocab_size
 
 CONFIG_FILE = "config.json"
+_MAX_SHOWN = 8
 TASKS: dict[str, PredictionType] = {
     "ElectraForPreTraining": "replaced_token_detection",
     "ElectraForMaskedLM": "fill_mask",
@@ -41,7 +43,7 @@ class LoadedModel:
     architecture: str
     task: PredictionType
     labels: tuple[str, ...]
-    """In the order of the outputs."""
+    """In the order of the outputs; of a task that has labels."""
     max_length: int
     """Tokens of a row at most."""
 
@@ -71,6 +73,7 @@ def load_model(folder: Path, tokenizer_folder: Path | None = None) -> LoadedMode
         raise _unsuitable(f"the model must hold every weight of {architecture}, got no {missing[0]}")
     tokenizer, model_max_length = _tokenizer(tokenizer_folder or folder)
     config = network.config
+    task = _task(architecture, config)
     if vocab_size(tokenizer) > config.vocab_size:
         raise _unsuitable(
             f"the tokenizer must have at most {config.vocab_size} entries, those of the model, "
@@ -81,8 +84,8 @@ def load_model(folder: Path, tokenizer_folder: Path | None = None) -> LoadedMode
         tokenizer=tokenizer,
         special=_special(tokenizer),
         architecture=architecture,
-        task=_task(architecture, config),
-        labels=tuple(str(config.id2label[index]) for index in range(config.num_labels)),
+        task=task,
+        labels=_labels(config) if task in ("classification", "token_classification") else (),
         # The tokenizer may name the length the model was trained on, past which its positions mean nothing.
         max_length=min(int(config.max_position_embeddings), model_max_length),
     )
@@ -131,6 +134,19 @@ def _task(architecture: str, config: Any) -> PredictionType:
     if config.problem_type == "regression" and config.num_labels > 1:
         raise _unsuitable(f"a regression must have one output, got {config.num_labels}")
     return "regression" if config.num_labels == 1 else "classification"
+
+
+def _labels(config: Any) -> tuple[str, ...]:
+    numbers = sorted(config.id2label)
+    if numbers != list(range(len(numbers))):
+        shown = ", ".join(map(str, numbers[:_MAX_SHOWN]))
+        raise _unsuitable(f"id2label must number the outputs from 0 to {len(numbers) - 1}, got {shown}")
+    labels = tuple(str(config.id2label[number]) for number in numbers)
+    twice = [label for label, times in Counter(labels).items() if times > 1]
+    if twice:
+        # Probabilities are given by label: one of the two would be lost.
+        raise _unsuitable(f"id2label must give each output a label of its own, got {twice[0]!r} more than once")
+    return labels
 
 
 def _unsuitable(message: str) -> PredictError:

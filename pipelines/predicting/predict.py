@@ -12,6 +12,7 @@ from pipelines.predicting.errors import PredictError
 from pipelines.predicting.model import LoadedModel
 from pipelines.predicting.rows import Pieces, logits_of_rows, num_tokens, pair_rows, pieces_of, text_rows
 from pipelines.predicting.spans import answer_question
+from pipelines.predicting.words import words_of
 from pipelines.specs.prediction import (
     ClassificationPrediction,
     FillMaskPrediction,
@@ -111,20 +112,17 @@ def _valued(model: LoadedModel, one: PredictInput) -> RegressionPrediction:
 
 def _tagged(model: LoadedModel, one: PredictInput) -> TokenClassificationPrediction:
     pieces, logits = _read(model, one.text)
-    places: dict[int, list[int]] = {}
-    for place, word in enumerate(pieces.words):
-        if word is not None:
-            places.setdefault(word, []).append(place)
     words = []
-    for members in places.values():
-        probabilities = softmax(logits[members[0]])
-        start, end = pieces.offsets[members[0]][0], pieces.offsets[members[-1]][1]
+    for word in words_of(one.text, pieces.offsets + pieces.cut_offsets):
+        if word.last >= len(pieces.offsets):
+            break  # of this one a part at most was read
+        probabilities = softmax(logits[word.first])
         label = int(probabilities.argmax())
         words.append(
             WordPrediction(
-                word=one.text[start:end],
-                start=start,
-                end=end,
+                word=one.text[word.start : word.end],
+                start=word.start,
+                end=word.end,
                 label=model.labels[label],
                 probability=float(probabilities[label]),
             )

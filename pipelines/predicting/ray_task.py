@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 import ray
-import ray.exceptions
 
 from pipelines.specs.prediction import FailureCode, PredictFailure, PredictJob, PredictOutcome
 from pipelines.surroundings import connect_to_ray
@@ -21,7 +20,10 @@ _ENVIRONMENT = {
 
 
 def predict_on_ray(job: PredictJob, tracking_uri: str) -> PredictOutcome:
-    """Run the prediction on the cluster this process was started on, and end it when its time is over."""
+    """Run the prediction on the cluster this process was started on, and wait no longer than it has time.
+
+    Whatever goes wrong is the outcome: nothing is raised.
+    """
     try:
         connect_to_ray()
         # No CPU is asked for: where a training job holds them all, the task would wait for its end. It takes one
@@ -30,10 +32,10 @@ def predict_on_ray(job: PredictJob, tracking_uri: str) -> PredictOutcome:
         reference = remote.remote(job, tracking_uri)
         done, _ = ray.wait([reference], timeout=job.timeout_seconds)
         if not done:
-            ray.cancel(reference, force=True)
+            # It ends with this process, which is next; `ray.cancel` can take this process down before it has answered.
             return _failed("timed_out", f"the prediction must end within {job.timeout_seconds:g} s, and did not")
         outcome: PredictOutcome = ray.get(reference)
-    except (ray.exceptions.RayError, ConnectionError, TimeoutError) as error:
+    except Exception as error:  # noqa: BLE001 - Ray raises all kinds; what the model raises is in the outcome
         return _failed("internal", f"the prediction failed on Ray: {_last_line(error)}")
     else:
         return outcome

@@ -41,9 +41,13 @@ class Pieces:
     tokens: list[str]
     offsets: list[tuple[int, int]]
     """Start and end of each, in characters of the text."""
-    words: list[int | None]
-    """Number of the word each belongs to."""
-    was_cut: bool
+    cut_offsets: list[tuple[int, int]]
+    """Of the tokens that did not fit."""
+
+    @property
+    def was_cut(self) -> bool:
+        """Not all tokens fit."""
+        return bool(self.cut_offsets)
 
 
 def pieces_of(model: LoadedModel, text: str) -> Pieces:
@@ -54,8 +58,7 @@ def pieces_of(model: LoadedModel, text: str) -> Pieces:
         ids=encoding.ids[:room],
         tokens=encoding.tokens[:room],
         offsets=encoding.offsets[:room],
-        words=encoding.word_ids[:room],
-        was_cut=len(encoding.ids) > room,
+        cut_offsets=encoding.offsets[room:],
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
 from electra_core.config import FrozenModel
 from pipelines.specs.documents import Document
@@ -21,6 +21,11 @@ ANSWER_FILE = "answer.json"
 MAX_TEXT_CHARACTERS = 20_000
 MAX_INPUTS = 32
 MAX_CHOICES = 26
+MAX_TOTAL_CHARACTERS = 100_000
+"""Of all texts, pairs and choices of a request."""
+MAX_REQUEST_BYTES = 12 * MAX_TOTAL_CHARACTERS + 64 * 1024
+"""Of a request as JSON. The longest way to write a character is a pair of escapes, of 6 bytes each, for one outside the
+basic plane, as an emoji; the rest is for keys, commas and blanks."""
 
 PredictionType = Literal[
     "replaced_token_detection",
@@ -53,11 +58,27 @@ class PredictInput(FrozenModel):
     choices: Annotated[tuple[InputText, ...], Field(min_length=2, max_length=MAX_CHOICES)] | None = None
     """The texts one of which goes with `text`; for models of multiple choice, and for no others."""
 
+    @property
+    def num_characters(self) -> int:
+        """Of all that is read."""
+        return sum(map(len, (self.text, self.text_pair or "", *(self.choices or ()))))
+
 
 class PredictRequest(FrozenModel):
     """What a model is asked."""
 
     inputs: Annotated[tuple[PredictInput, ...], Field(min_length=1, max_length=MAX_INPUTS)]
+    """Together 100 000 characters at most."""
+
+    @field_validator("inputs")
+    @classmethod
+    def _is_little(cls, value: tuple[PredictInput, ...]) -> tuple[PredictInput, ...]:
+        total = sum(one.num_characters for one in value)
+        if total > MAX_TOTAL_CHARACTERS:
+            raise ValueError(
+                f"texts, pairs and choices must hold at most {MAX_TOTAL_CHARACTERS} characters in all, got {total}"
+            )
+        return value
 
 
 class PredictJob(Document):
@@ -81,7 +102,8 @@ class TokenPrediction(Document):
     token: str
     """As the vocabulary has it: `##` goes on with the word before."""
     start: int
-    """In characters of the text; `text[start:end]` is what the token stands for."""
+    """In characters of the text; `text[start:end]` is what the token stands for. Spans may coincide: a syllable of
+    Hangul or an emoji can be several tokens, and each has the whole character as its span."""
     end: int
     replaced_probability: float
 
@@ -135,7 +157,9 @@ class RegressionPrediction(_Prediction):
 
 
 class WordPrediction(Document):
-    """One word of the text; marks of punctuation are words too."""
+    """One word of the text. Blanks part words; each mark of punctuation before or behind a word is one too, as in
+    CoNLL's files, and so is each Chinese character, as BERT reads them.
+    """
 
     word: str
     start: int
@@ -146,10 +170,11 @@ class WordPrediction(Document):
 
 
 class TokenClassificationPrediction(_Prediction):
-    """A label for each word, given by the first of its tokens."""
+    """A label for each word, given by the first of its tokens: no other was trained to have one."""
 
     type: Literal["token_classification"] = "token_classification"
     words: tuple[WordPrediction, ...]
+    """In order; a word of which only a part could be read is left out."""
 
 
 class QuestionAnsweringPrediction(_Prediction):

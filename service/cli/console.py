@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -79,6 +80,26 @@ def check_installed(purpose: str, packages: Sequence[str]) -> None:
         raise InputError(
             f"{purpose} needs {', '.join(absent)}. Install them with:  pip install 'electra-pretraining[training]'"
         )
+
+
+def program(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of ours in a process of its own.
+
+    With `-P`: without it Python takes modules from the folder it is started in before all others, and this is whatever
+    folder the user stands in.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def exit_like(return_code: int) -> None:
+    """End as a process of ours has ended, if not well; it has said why, unless something killed it."""
+    if return_code < 0:
+        name = signal.strsignal(-return_code) or "unknown"
+        message = f"The process that did the work was killed by signal {-return_code} ({name}). Is there memory enough?"
+        stderr().print(message, markup=False, soft_wrap=True)
+        raise typer.Exit(FAILED)
+    if return_code:
+        raise typer.Exit(return_code)
 
 
 def stdout() -> Console:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from service.cli.console import check_installed
+from service.cli.console import check_installed, exit_like, program
 
 _NEEDED = ("torch", "transformers", "safetensors", "tokenizers", "pyarrow", "numpy")
 
@@ -48,7 +47,6 @@ def convert(
     arguments += ["--cased"] if cased else []
     arguments += ["--num-attention-heads", str(num_attention_heads)] if num_attention_heads is not None else []
     # A process of its own: this package carries no torch.
-    program = [sys.executable, "-m", "pipelines.convert", *arguments, "--", source, destination]
-    done = subprocess.run(program, check=False)  # noqa: S603 - our own module, and no shell
-    if done.returncode:
-        raise typer.Exit(done.returncode)
+    converting = program("pipelines.convert", *arguments, "--", source, destination)
+    done = subprocess.run(converting, check=False)  # noqa: S603 - our own module, and no shell
+    exit_like(done.returncode)

@@ -119,8 +119,12 @@ def _next_commands(result: JobResult, stack: LocalStack) -> list[tuple[str, str]
     ]
     main = next((model for model in result.models if model.network != "generator"), None)
     if main is not None:
-        told = "while the stack runs: which of its words the model takes for replaced"
-        commands.append((f"electra predict {main.name} --text 'a sentence of yours'", told))
+        text, told = "a sentence of yours", "which of its words the model takes for replaced"
+        if main.network == "encoder":
+            text, told = "a [MASK] of yours", "what the model puts in place of the mask"
+        model = shlex.quote(f"{main.name}@{main.alias}")
+        asking = f"ELECTRA_HOME={home} electra predict {model} --text '{text}'"
+        commands.append((asking, f"while the stack runs: {told}"))
         code = f"from transformers import AutoModel; print(AutoModel.from_pretrained('{main.export_uri}'))"
         commands.append((f'python -c "{code}"', "the encoder, in Transformers"))
     return commands

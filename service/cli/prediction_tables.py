@@ -20,7 +20,7 @@ from pipelines.specs.prediction import (
     ReplacedTokenPrediction,
     TokenClassificationPrediction,
 )
-from service.cli.render import REPLACED_FROM, append_marked
+from service.cli.render import REPLACED_FROM, append_marked, printable
 
 _MAX_SHOWN_CHARACTERS = 60
 _COLUMNS = {
@@ -37,7 +37,8 @@ _NUMBERS = frozenset({"probability", "value", "mask"})
 def print_answer(console: Console, answer: PredictAnswer, inputs: Sequence[PredictInput]) -> None:
     """What a model said to each of its inputs: marked sentences of a discriminator, a table of any other."""
     version = "" if answer.version is None else f" version {answer.version}"
-    console.print(f"{answer.name}{version}, {answer.architecture}\n", markup=False, soft_wrap=True)
+    head = printable(f"{answer.name}{version}, {answer.architecture}")
+    console.print(f"{head}\n", markup=False, soft_wrap=True)
     if isinstance(answer.predictions[0], ReplacedTokenPrediction):
         _print_sentences(console, answer, inputs)
     else:
@@ -53,16 +54,31 @@ def print_answer(console: Console, answer: PredictAnswer, inputs: Sequence[Predi
 
 
 def marked_text(text: str, prediction: ReplacedTokenPrediction) -> Text:
-    """A text as it was given, with a mark on each token that the discriminator takes for replaced, or doubts; what was
-    not read is dim.
+    """A text as it was given, control characters aside, with a mark on each token that the discriminator takes for
+    replaced, or doubts; what was not read is dim.
     """
     marked, at = Text(), 0
-    for token in prediction.tokens:
-        marked.append(text[at : token.start])
-        append_marked(marked, text[token.start : token.end], token.replaced_probability)
-        at = token.end
-    marked.append(text[at:], style="dim" if prediction.was_cut else "")
+    for start, end, probability in _spans(prediction):
+        marked.append(printable(text[at:start]))
+        append_marked(marked, text[start:end], probability)
+        at = end
+    marked.append(printable(text[at:]), style="dim" if prediction.was_cut else "")
     return marked
+
+
+def _spans(prediction: ReplacedTokenPrediction) -> list[tuple[int, int, float]]:
+    """Start and end of each stretch of text, and how likely it was replaced. Tokens that share a character, as the
+    jamo of a syllable do, are one stretch: the likeliest of them counts.
+    """
+    spans: list[tuple[int, int, float]] = []
+    for token in prediction.tokens:
+        start, end, probability = token.start, token.end, token.replaced_probability
+        if spans and start < spans[-1][1]:
+            last_start, last_end, last_probability = spans.pop()
+            start, end = min(start, last_start), max(end, last_end)
+            probability = max(probability, last_probability)
+        spans.append((start, end, probability))
+    return spans
 
 
 def _print_sentences(console: Console, answer: PredictAnswer, inputs: Sequence[PredictInput]) -> None:
@@ -85,7 +101,7 @@ def _table(answer: PredictAnswer, inputs: Sequence[PredictInput]) -> Table:
         shown = one.text if len(one.text) <= _MAX_SHOWN_CHARACTERS else one.text[:_MAX_SHOWN_CHARACTERS] + "…"
         for index, row in enumerate(_rows(prediction, one)):
             # As text: brackets in what people wrote are no markup.
-            table.add_row(*(Text(cell) for cell in ("" if index else " ".join(shown.split()), *row)))
+            table.add_row(*(Text(printable(cell)) for cell in ("" if index else " ".join(shown.split()), *row)))
         table.add_section()
     return table
 

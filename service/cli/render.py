@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
@@ -186,8 +187,16 @@ def marked_sentence(tokens: Iterable[ExampleToken]) -> Text:
     return text
 
 
+def printable(text: str) -> str:
+    """A text without control characters, line ends and tabs aside: with an escape a label or a token of a model from
+    elsewhere could change what the terminal shows.
+    """
+    return "".join(letter for letter in text if letter in "\n\t" or unicodedata.category(letter) != "Cc")
+
+
 def append_marked(text: Text, token: str, replaced_probability: float) -> None:
     """Add a token, in brackets and red if it is taken for replaced, with a question mark and yellow if doubted."""
+    token = printable(token)
     if replaced_probability >= REPLACED_FROM:
         text.append(f"[{token}]", style="bold red")
     elif replaced_probability >= _DOUBTFUL_FROM:

@@ -17,7 +17,7 @@ MAX_LENGTH = 24
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "ElectraForPreTraining": {},
     "ElectraForMaskedLM": {},
-    "ElectraForSequenceClassification": {"id2label": {0: "bad", 1: "fine", 2: "good"}},
+    "ElectraForSequenceClassification": {"id2label": {0: "neutral", 1: "good", 2: "bad"}},
     "ElectraForTokenClassification": {"id2label": {0: "O", 1: "NAME", 2: "PLACE"}},
     "ElectraForQuestionAnswering": {},
     "ElectraForMultipleChoice": {},

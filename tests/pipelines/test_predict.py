@@ -15,7 +15,7 @@ from prediction_models import ARCHITECTURES, MAX_LENGTH, TOKENS, forward, model_
 
 from pipelines.predict import main
 from pipelines.predicting.errors import PredictError
-from pipelines.predicting.local import predict_with_folder
+from pipelines.predicting.local import outcome_of, predict_with_folder
 from pipelines.predicting.model import load_model
 from pipelines.specs.prediction import PredictAnswer, PredictInput, Prediction
 
@@ -69,9 +69,9 @@ def test_a_classifier_gives_each_label_a_probability(folders: dict[str, Path], p
     folder = folders["ElectraForSequenceClassification"]
     told = ask(folder, text=TEXT, text_pair=pair[0] if pair else None)
     expected = forward(folder, TEXT, *pair).logits[0].softmax(0)
-    assert list(told.probabilities) == ["bad", "fine", "good"]
+    assert list(told.probabilities) == ["neutral", "good", "bad"]
     assert list(told.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-5)
-    assert told.label == ["bad", "fine", "good"][int(expected.argmax())]
+    assert told.label == ["neutral", "good", "bad"][int(expected.argmax())]
 
 
 def test_one_output_is_a_number(folders: dict[str, Path]) -> None:
@@ -86,6 +86,25 @@ def test_a_words_first_token_gives_its_label(folders: dict[str, Path]) -> None:
     expected = forward(folder, "Anna unseens the sea.").logits[0].softmax(1)[[1, 2, 5, 6, 7]].max(1)
     assert [word.label for word in told.words] == [["O", "NAME", "PLACE"][index] for index in expected.indices]
     assert [word.probability for word in told.words] == pytest.approx(expected.values.tolist(), abs=1e-5)
+
+
+def test_a_word_is_what_stands_between_blanks_without_the_punctuation_around_it(folders: dict[str, Path]) -> None:
+    """Of "un-seen" the tokens behind the first were never trained to have a label."""
+    folder = folders["ElectraForTokenClassification"]
+    text = "(the un-seen sea)."
+    told = ask(folder, text=text)
+    assert [word.word for word in told.words] == ["(", "the", "un-seen", "sea", ")", "."]
+    assert [text[word.start : word.end] for word in told.words] == [word.word for word in told.words]
+    # [CLS] ( the un - seen sea ) . [SEP], in which "-" and "seen" decide nothing.
+    expected = forward(folder, text).logits[0].softmax(1)[[1, 2, 3, 6, 7, 8]].max(1)
+    assert [word.probability for word in told.words] == pytest.approx(expected.values.tolist(), abs=1e-5)
+
+
+def test_a_word_of_which_only_a_part_is_read_has_no_label(folders: dict[str, Path]) -> None:
+    folder = folders["ElectraForTokenClassification"]
+    text = "the " * (MAX_LENGTH - 3) + "unseen"
+    told = ask(folder, text=text)
+    assert ([word.word for word in told.words], told.was_cut) == (["the"] * (MAX_LENGTH - 3), True)
 
 
 def test_one_of_the_choices_is_taken_whatever_their_number(folders: dict[str, Path]) -> None:
@@ -220,6 +239,8 @@ def edited(folder: Path, target: Path, **config: Any) -> Path:
         ({"architectures": ["ElectraForQuestionAnswering"]}, "got no qa_outputs.bias"),
         ({"problem_type": "multi_label_classification"}, "problem_type must not be"),
         ({"problem_type": "regression"}, "a regression must have one output, got 3"),
+        ({"id2label": {"1": "a", "2": "b", "3": "c"}}, "id2label must number the outputs from 0 to 2, got 1, 2, 3"),
+        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "id2label must give each output a label of its own, got 'a'"),
         ({"hidden_size": 64}, "cannot be loaded as ElectraForSequenceClassification"),
     ],
 )
@@ -289,3 +310,21 @@ def test_a_wrong_request_is_told_by_field(
     told = capsys.readouterr()
     assert message in told.err
     assert told.out == ""
+
+
+def test_what_nobody_foresaw_is_one_sentence_without_the_text(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def break_down(*args: Any) -> PredictAnswer:
+        raise KeyError("a secret text")
+
+    failure = outcome_of(break_down).failure
+    assert failure is not None
+    assert failure.code == "internal"
+    monkeypatch.setattr("pipelines.predicting.local.predict", break_down)
+    given('{"inputs": [{"text": "a"}]}', monkeypatch)
+    assert main(["--model", str(folders["regression"])]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("cannot predict: predicting failed unexpectedly: KeyError in test_predict.py, line ")
+    assert (told.err.count("\n"), "secret" in told.err) == (1, False)

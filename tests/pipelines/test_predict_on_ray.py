@@ -9,12 +9,19 @@ import mlflow
 import pytest
 from prediction_models import model_folder
 
+from pipelines import predict as command
 from pipelines import storage
 from pipelines.predict import main
 from pipelines.predicting.local import predict_with_folder
 from pipelines.predicting.ray_task import predict_on_ray
 from pipelines.specs.model_source import RegisteredNetwork
-from pipelines.specs.prediction import PredictInput, PredictJob, PredictOutcome
+from pipelines.specs.prediction import (
+    ClassificationPrediction,
+    PredictAnswer,
+    PredictInput,
+    PredictJob,
+    PredictOutcome,
+)
 
 INPUTS = (PredictInput(text="anna sees the sea ."), PredictInput(text="the sea"))
 
@@ -111,3 +118,33 @@ def test_an_mlflow_that_is_away_is_told_from_a_model_that_is_not_there() -> None
 def test_without_a_request_it_cannot_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--uri", str(tmp_path)]) == 2
     assert "request.json" in capsys.readouterr().err
+
+
+def test_the_answer_keeps_the_order_of_the_models_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = ClassificationPrediction(label="no", probabilities={"yes": 0.2, "no": 0.7, "é": 0.1})
+    outcome = PredictOutcome(answer=PredictAnswer(name="sea", architecture="Electra", predictions=(said,)))
+    monkeypatch.setattr(command, "_ask_ray", lambda job, storage_uri: outcome)
+    storage.write_bytes(str(tmp_path / "request.json"), job().model_dump_json().encode())
+    assert main(["--uri", str(tmp_path)]) == 0
+    read = PredictOutcome.model_validate_json(storage.read_bytes(str(tmp_path / "answer.json")))
+    assert read == outcome
+    assert read.answer is not None
+    assert list(read.answer.predictions[0].probabilities) == ["yes", "no", "é"]
+
+
+def test_an_mlflow_that_is_not_named_is_no_passing_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    failure = command._ask_ray(job(), "s3://bucket").failure
+    assert failure is not None
+    assert failure.code == "internal"
+    assert "MLFLOW_TRACKING_URI must be set" in failure.message
+
+
+def test_what_ray_itself_raises_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down() -> None:
+        raise RuntimeError("Version mismatch:\nRay: 1 and 2")
+
+    monkeypatch.setattr("pipelines.predicting.ray_task.connect_to_ray", break_down)
+    failure = predict_on_ray(job(), "sqlite://").failure
+    assert failure is not None
+    assert (failure.code, failure.message) == ("internal", "the prediction failed on Ray: Ray: 1 and 2")

@@ -202,25 +202,30 @@ class MemoryPredictionFolders:
 
     def __init__(self) -> None:
         self.requests: dict[str, PredictJob] = {}
+        """What lies there now."""
+        self.asked: dict[str, PredictJob] = {}
+        """What was ever written, as the test remembers it."""
         self.answer: Callable[[PredictJob], PredictOutcome | None] = say_good
         self.deleted: list[str] = []
         self.is_broken = False
 
     def write_request(self, prediction_id: str, request: PredictJob) -> None:
         self._check()
-        self.requests[prediction_id] = request
+        self.requests[prediction_id] = self.asked[prediction_id] = request
 
     def read_outcome(self, prediction_id: str) -> PredictOutcome | None:
         self._check()
-        return self.answer(self.requests[prediction_id])
+        request = self.requests.get(prediction_id)
+        return None if request is None else self.answer(request)
 
     def delete(self, prediction_id: str) -> None:
         self._check()
+        self.requests.pop(prediction_id, None)
         self.deleted.append(prediction_id)
 
     def list_ids(self) -> list[str]:
         self._check()
-        return [prediction_id for prediction_id in self.requests if prediction_id not in self.deleted]
+        return list(self.requests)
 
     def _check(self) -> None:
         if self.is_broken:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,21 @@ def test_folders_are_written(tmp_path: Path) -> None:
 def test_a_source_that_is_none_is_wrong_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert CliRunner().invoke(app, ["convert", str(tmp_path / "no"), str(tmp_path / "out")]).exit_code == 2
     assert "cannot convert" in capfd.readouterr().err
+
+
+def test_a_process_that_was_killed_is_a_failure_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def die(command: list[str], *, check: bool) -> subprocess.CompletedProcess[bytes]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, -15)
+
+    monkeypatch.setattr(convert.subprocess, "run", die)
+    result = CliRunner().invoke(app, ["convert", "a", str(tmp_path)])
+    assert (result.exit_code, "killed by signal 15" in result.stderr) == (1, True)
+    ((_, *arguments),) = commands
+    # With -P nothing is imported from the folder that the command is given in.
+    assert arguments == ["-P", "-m", "pipelines.convert", "--network", "both", "--", "a", str(tmp_path)]
 
 
 def test_without_its_packages_it_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from live_service import serve_desk
 from rich.console import Console
 from service_doubles import MemoryPredictionFolders
@@ -31,8 +35,9 @@ from pipelines.specs.prediction import (
     TokenPrediction,
     WordPrediction,
 )
-from service.cli import app, predict
+from service.cli import app, console, predict
 from service.cli.prediction_tables import marked_text, print_answer
+from service.client import ElectraClient, SlowAnswerError
 from service.desk import Desk
 from service.settings import Settings
 
@@ -50,10 +55,10 @@ def asked(
     """What the service was asked, by prediction."""
     with serve_desk(settings, desk) as address:
         monkeypatch.setenv("ELECTRA_URL", address)
-        yield prediction_folders.requests
+        yield prediction_folders.asked
 
 
-def run(*arguments: str, text: str | None = None) -> Result:
+def run(*arguments: str, text: str | bytes | None = None) -> Result:
     return CliRunner().invoke(app, ["predict", *arguments], input=text)
 
 
@@ -90,6 +95,49 @@ def test_text_comes_from_standard_input_and_choices_go_with_each(asked: dict[str
     assert [one.choices for one in job.inputs] == [("a", "b"), ("a", "b")]
 
 
+def test_a_context_comes_from_standard_input_for_all_questions(asked: dict[str, PredictJob]) -> None:
+    run("m", "--text", "who?", "--text", "where?", "--text-pair", "-", text=b"\xef\xbb\xbfanna lives in \xc3\xb8slo\n")
+    (job,) = asked.values()
+    assert [one.text_pair for one in job.inputs] == ["anna lives in øslo"] * 2
+
+
+def test_blanks_around_standard_input_are_no_characters(asked: dict[str, PredictJob]) -> None:
+    assert run("m", "--text", "-", text=" " * 30_000 + "a" * 20_000 + "\n" * 30_000).exit_code == 0
+    (job,) = asked.values()
+    assert job.inputs[0].text == "a" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"caf\xe9", "--text: standard input must be UTF-8"),
+        (b"a" * 20_001, "--text: String should have at most 20000 characters"),
+        (b"a" * 2_000_000, "--text: standard input must hold at most 1048576 bytes"),
+        (b" \n", "--text: "),
+    ],
+)
+def test_a_standard_input_that_is_no_text_is_told(text: bytes, message: str) -> None:
+    result = run("m", "--text", "-", text=text)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+
+def test_the_patience_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELECTRA_URL", "http://127.0.0.1:9")  # nobody is asked
+    told: list[float] = []
+
+    def ask(client: ElectraClient, *args: Any, timeout_seconds: float, **fields: Any) -> PredictAnswer:
+        told.append(timeout_seconds)
+        raise SlowAnswerError(f"the service took longer than {timeout_seconds:g} s to answer")
+
+    monkeypatch.setattr(ElectraClient, "predict", ask)
+    for arguments in ((), ("--timeout", "7.5")):
+        result = run("m", "--text", "a", *arguments)
+        assert result.exit_code == 3
+        assert "took longer than" in result.stderr
+        assert "electra up" not in result.stderr
+    assert told == [180.0, 7.5]
+
+
 @pytest.mark.usefixtures("asked")
 def test_a_refusal_names_the_input(prediction_folders: MemoryPredictionFolders) -> None:
     failure = PredictFailure(code="bad_input", message="must hold [MASK], got none", field="/inputs/0/text")
@@ -107,7 +155,13 @@ def test_a_refusal_names_the_input(prediction_folders: MemoryPredictionFolders) 
         (("m", "--text", "a", "--choice", "b"), "--choice: Tuple should have at least 2 items"),
         (("m", "--text", "a", "--text-pair", ""), "--text-pair: "),
         (("m", *("--text", "a") * 3, *("--text-pair", "b") * 2), "--text-pair must be given once"),
-        (("m", "--text", "-", "--text", "-"), "--text - must be given once"),
+        (("m", "--text", "-", "--text", "-"), "--text - and --text-pair - must be given once in all"),
+        (("m", "--text", "-", "--text-pair", "-"), "there is one standard input; got 2"),
+        (("m", *("--text", "a" * 20_000) * 5, "--text", "b"), "must hold at most 100000 characters in all, got 100001"),
+        (("m", "--text", "a", "--timeout", "0"), "--timeout"),
+        (("models:/.", "--text", "a"), "MODEL must be NAME"),
+        (("m@..", "--text", "a"), "MODEL must be NAME"),
+        (("~nobody-of-this-name/m", "--text", "a"), "MODEL must be a model's name or a folder"),
         (("a/b/c", "--text", "a"), "MODEL must be NAME"),
         (("a@", "--text", "a"), "MODEL must be NAME"),
         (("m/newest", "--text", "a"), "MODEL must be NAME"),
@@ -130,11 +184,82 @@ def test_a_folder_needs_packages_that_are_named(tmp_path: Path, monkeypatch: pyt
     assert (result.exit_code, "a_package_nobody_has" in result.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("name", ["model", ".", ".."])
+def test_a_folder_without_a_model_is_told_by_the_file_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    result = run(name, "--text", "a")
+    assert (result.exit_code, "must hold a config.json" in result.stderr) == (2, True)
+    assert ("write models:/model" in result.stderr) == (name == "model")
+
+
+def test_a_registered_model_is_asked_though_a_folder_has_its_name(
+    asked: dict[str, PredictJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert run("models:/model", "--text", "a").exit_code == 0
+    (job,) = asked.values()
+    assert job.model.uri == "models:/model@newest"
+
+
+def child(return_code: int, output: bytes, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Every process that predicts ends like this; the commands that were run."""
+    commands: list[list[str]] = []
+
+    def end(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, return_code, output)
+
+    monkeypatch.setattr(predict.subprocess, "run", end)
+    monkeypatch.setattr(predict, "_NEEDED", ())
+    return commands
+
+
+def test_a_process_that_was_killed_is_a_failure_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    commands = child(-9, b"", monkeypatch)
+    result = run(str(tmp_path), "--text", "a")
+    assert (result.exit_code, "killed by signal 9" in result.stderr) == (1, True), result.stderr
+    assert commands == [[sys.executable, "-P", "-m", "pipelines.predict", "--model", str(tmp_path)]]
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_a_process_that_says_why_ends_the_command_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    child(code, b"", monkeypatch)
+    assert run(str(tmp_path), "--text", "a").exit_code == code
+
+
+def test_code_of_the_folder_one_stands_in_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "__init__.py").write_text("raise SystemExit('this is not ours')")
+    command = console.program("pipelines.predict", "--help")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "not ours" in done.stderr) == (0, False), done.stderr
+    assert "python -m pipelines.predict" in done.stdout
+
+
+def test_a_process_that_ended_well_ends_nothing() -> None:
+    console.exit_like(0)
+    with pytest.raises(typer.Exit):
+        console.exit_like(2)
+
+
 def shown(prediction: Prediction, *, version: str | None = "3", **fields: object) -> str:
     answer = PredictAnswer(name="m", version=version, architecture="Electra", predictions=(prediction,))
-    console = Console(file=io.StringIO(), width=120, record=True)
-    print_answer(console, answer, [PredictInput.model_validate({"text": "the text", **fields})])
-    return console.export_text()
+    screen = Console(file=io.StringIO(), width=120, record=True)
+    print_answer(screen, answer, [PredictInput.model_validate({"text": "the text", **fields})])
+    return screen.export_text()
+
+
+def cells(told: str) -> list[list[str]]:
+    """Of the table's lines, its head aside."""
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in told.splitlines() if "│" in line]
 
 
 def token(text: str, piece: str, probability: float) -> TokenPrediction:
@@ -152,34 +277,73 @@ def test_a_text_is_marked_where_it_stands() -> None:
     assert "2 of 4 tokens are marked" in told
 
 
-def test_each_kind_of_answer_has_a_table() -> None:
-    mask = MaskPrediction(start=0, end=6, candidates=(MaskCandidate(token="[UNK]", probability=0.5),))
-    word = WordPrediction(word="Anna", start=0, end=4, label="B-PER", probability=0.25)
-    for prediction, fields, expected in (
-        (FillMaskPrediction(masks=(mask,)), {}, ("[UNK]", "50.0%")),
+def test_tokens_that_share_a_character_are_marked_as_one() -> None:
+    """As the uncased normaliser takes Hangul apart: each jamo stands for its whole syllable."""
+    text = "한국 옷"
+    spans = [(0, 1, 0.1), (0, 1, 0.7), (0, 1, 0.2), (1, 2, 0.1), (1, 2, 0.3), (3, 4, 0.2), (3, 4, 0.1)]
+    tokens = tuple(
+        TokenPrediction(token="ㅎ", start=start, end=end, replaced_probability=probability)
+        for start, end, probability in spans
+    )
+    assert marked_text(text, ReplacedTokenPrediction(tokens=tokens)).plain == "[한]국? 옷"
+    assert "1 of 7 tokens are marked" in shown(ReplacedTokenPrediction(tokens=tokens), text=text)
+
+
+MASK = MaskPrediction(
+    start=0,
+    end=6,
+    candidates=(MaskCandidate(token="[UNK]", probability=0.5), MaskCandidate(token="b", probability=0.2)),
+)
+WORDS = (
+    WordPrediction(word="Anna", start=0, end=4, label="B-PER", probability=0.25),
+    WordPrediction(word=".", start=4, end=5, label="O", probability=1),
+)
+SPAN = QuestionAnsweringPrediction(answer="in oslo", start=11, end=18, probability=0.5, no_answer_is_likelier=True)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "fields", "expected"),
+    [
+        (FillMaskPrediction(masks=(MASK,)), {}, [["the text", "1", "[UNK]", "50.0%"], ["", "", "b", "20.0%"]]),
         (
-            ClassificationPrediction(label="b", probabilities={"a": 0.2, "b": 0.7, "c": 0.1}),
+            ClassificationPrediction(label="b", probabilities={"c": 0.1, "b": 0.7, "a": 0.2}),
             {},
-            ("b", "70.0%", "a 20.0%, c 10.0%"),
+            [["the text", "b", "70.0%", "a 20.0%, c 10.0%"]],
         ),
-        (RegressionPrediction(value=3.14159), {}, ("3.142",)),
-        (TokenClassificationPrediction(words=(word,)), {}, ("Anna", "B-PER", "25.0%")),
+        (RegressionPrediction(value=3.14159), {}, [["the text", "3.142"]]),
         (
-            QuestionAnsweringPrediction(
-                answer="in oslo", start=11, end=18, probability=0.5, no_answer_is_likelier=True
-            ),
-            {"text_pair": "anna lives in oslo"},
-            ("in oslo", "11–18", "to give no answer scores higher"),
+            TokenClassificationPrediction(words=WORDS),
+            {},
+            [["the text", "Anna", "B-PER", "25.0%"], ["", ".", "O", "100.0%"]],
         ),
+        (SPAN, {"text_pair": "anna lives in oslo"}, [["the text", "in oslo", "50.0%", "11–18"]]),
         (
             MultipleChoicePrediction(choice=1, probabilities=(0.4, 0.6)),
             {"choices": ["no", "yes"]},
-            ("yes", "60.0%", "no", "40.0%"),
+            [["the text", "yes", "60.0%"], ["", "no", "40.0%"]],
         ),
-    ):
-        told = shown(prediction, **fields)
-        assert "m version 3, Electra" in told
-        assert all(piece in told for piece in ("the text", *expected)), told
+    ],
+    ids=lambda value: getattr(value, "type", ""),
+)
+def test_each_kind_of_answer_has_a_table(
+    prediction: Prediction, fields: dict[str, object], expected: list[list[str]]
+) -> None:
+    told = shown(prediction, **fields)
+    assert told.startswith("m version 3, Electra\n")
+    assert cells(told) == expected
+
+
+def test_that_no_answer_is_likelier_is_said() -> None:
+    assert "Question 1: to give no answer scores higher" in shown(SPAN, text_pair="anna lives in oslo")
+
+
+def test_what_would_steer_the_terminal_is_not_printed() -> None:
+    label = "bad\x1b]0;title\x07\x9b31m"
+    told = shown(ClassificationPrediction(label=label, probabilities={label: 1.0}), text="a\x1b[2Jb")
+    assert cells(told) == [["a[2Jb", "bad]0;title31m", "100.0%", ""]]
+    text = "\x1b[1mthe\x1b sea"
+    prediction = ReplacedTokenPrediction(tokens=(token(text, "the\x1b", 0.9),))
+    assert marked_text(text, prediction).plain == "[1m[the] sea"
 
 
 def test_what_was_cut_is_said() -> None:

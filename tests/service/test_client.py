@@ -13,7 +13,14 @@ from pipelines.specs.plans import FinetunePlan
 from pipelines.specs.prediction import PredictInput
 from pipelines.specs.presets import PRESETS
 from service import client as client_module
-from service.client import ApiError, ClientError, ElectraClient, UnexpectedAnswerError, UnreachableError
+from service.client import (
+    ApiError,
+    ClientError,
+    ElectraClient,
+    SlowAnswerError,
+    UnexpectedAnswerError,
+    UnreachableError,
+)
 from service.desk import Desk
 from service.launches import attempt_launch
 from service.server_events import parse_events, stream_lines
@@ -102,7 +109,7 @@ def test_a_model_is_asked_by_alias_or_version(
     inputs = [PredictInput(text="one"), PredictInput(text="two", text_pair="three")]
     assert [one.label for one in electra.predict("m", inputs).predictions] == ["good", "good"]
     assert electra.predict("m", inputs, alias="3").version == "3"
-    asked = list(prediction_folders.requests.values())
+    asked = list(prediction_folders.asked.values())
     assert [job.model.uri for job in asked] == ["models:/m@newest", "models:/m/3"]
     assert asked[0].inputs == tuple(inputs)
 
@@ -117,6 +124,29 @@ def test_asking_a_model_is_not_repeated_once_it_may_have_arrived() -> None:
     with client_of(handler) as client, pytest.raises(UnreachableError):
         client.predict("m", [PredictInput(text="one")], alias="best")
     assert calls == ["/v1/models/m/best:predict"]
+
+
+def test_a_service_that_takes_its_time_to_predict_is_not_out_of_reach() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("timed out")
+
+    with client_of(handler) as client, pytest.raises(SlowAnswerError, match=r"took longer than 1\.5 s to answer"):
+        client.predict("m", [PredictInput(text="one")], timeout_seconds=1.5)
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_does_not_shorten_the_path(name: str) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise AssertionError(request.url)
+
+    with client_of(handler) as client:
+        for ask in (
+            lambda: client.predict(name, [PredictInput(text="one")]),
+            lambda: client.predict("m", [PredictInput(text="one")], alias=name),
+            lambda: client.job(name),
+        ):
+            with pytest.raises(ClientError, match="cannot be called"):
+                ask()
 
 
 def test_logs_are_read_and_followed_to_the_end(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,9 +14,16 @@ from pipelines.job import JobDirectory
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.model_source import RegisteredNetwork
 from pipelines.specs.parsing import dump_spec, resolve_spec
-from pipelines.specs.prediction import PredictFailure, PredictInput, PredictJob, PredictOutcome
+from pipelines.specs.prediction import (
+    ClassificationPrediction,
+    PredictAnswer,
+    PredictFailure,
+    PredictInput,
+    PredictJob,
+    PredictOutcome,
+)
 from service.folders import StoredJobFolders, StoredPredictionFolders
-from service.interfaces import FolderError
+from service.interfaces import AnswerNotUnderstoodError, FolderError
 from service.settings import Settings
 
 
@@ -103,3 +111,35 @@ def test_a_prediction_goes_to_its_program_and_back_and_leaves_nothing(settings: 
     for _ in range(2):
         folders.delete("pr-1")
         assert not Path(uri).exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"answer": {"name": 5}}', '{"failure": {"code": "new"}}'])
+def test_an_answer_that_makes_no_sense_is_told_from_none(settings: Settings, content: str) -> None:
+    storage.write_bytes(f"{settings.prediction_uri('pr-1')}/answer.json", content.encode())
+    with pytest.raises(AnswerNotUnderstoodError):
+        StoredPredictionFolders(settings).read_outcome("pr-1")
+
+
+def test_labels_keep_the_order_of_the_models_outputs(settings: Settings) -> None:
+    said = ClassificationPrediction(label="b", probabilities={"neutral": 0.2, "b": 0.7, "a": 0.1})
+    outcome = PredictOutcome(answer=PredictAnswer(name="m", architecture="Electra", predictions=(said,)))
+    storage.write_bytes(f"{settings.prediction_uri('pr-1')}/answer.json", outcome.model_dump_json().encode())
+    read = StoredPredictionFolders(settings).read_outcome("pr-1")
+    assert read is not None
+    assert read.answer is not None
+    (prediction,) = read.answer.predictions
+    assert isinstance(prediction, ClassificationPrediction)
+    assert list(prediction.probabilities) == ["neutral", "b", "a"]
+
+
+def test_words_of_a_document_that_makes_no_sense_are_not_logged(
+    folders: StoredJobFolders, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = Path(settings.job_uri("x")) / "result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"state": "a secret text"}')
+    with caplog.at_level(logging.WARNING):
+        assert folders.read_result("x") is None
+    (record,) = caplog.records
+    assert record.__dict__["error"].startswith("state: ")
+    assert "secret" not in str(record.__dict__)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from typing import Any
 
 import httpx
@@ -10,7 +12,15 @@ import pytest
 from service_doubles import FakeLauncher, MemoryPredictionFolders, say_good
 
 from pipelines.specs.model_source import RegisteredNetwork
-from pipelines.specs.prediction import FailureCode, PredictFailure, PredictJob, PredictOutcome, PredictRequest
+from pipelines.specs.prediction import (
+    MAX_REQUEST_BYTES,
+    MAX_TOTAL_CHARACTERS,
+    FailureCode,
+    PredictFailure,
+    PredictJob,
+    PredictOutcome,
+    PredictRequest,
+)
 from service import predictions as module
 from service.errors import (
     PredictionFailedError,
@@ -18,7 +28,7 @@ from service.errors import (
     PredictionUnavailableError,
     TooManyPredictionsError,
 )
-from service.interfaces import AttemptState
+from service.interfaces import AnswerNotUnderstoodError, AttemptState, AttemptStatus
 from service.launches import new_prediction_id
 from service.predictions import Predictions
 from service.settings import Settings
@@ -47,8 +57,8 @@ async def test_a_model_answers_in_the_order_of_the_inputs(
     assert (answer.json()["name"], answer.json()["version"]) == ("m", "3")
     assert [one["label"] for one in answer.json()["predictions"]] == ["good", "good"]
     (prediction_id,) = launcher.submitted
-    assert [one.text for one in prediction_folders.requests[prediction_id].inputs] == ["one", "two"]
-    assert prediction_folders.deleted == [prediction_id]
+    assert [one.text for one in prediction_folders.asked[prediction_id].inputs] == ["one", "two"]
+    assert prediction_folders.requests == {}
     assert launcher.stopped == []
 
 
@@ -59,6 +69,9 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "text_is_a_number": (URL, {"inputs": [{"text": 5}]}, "/inputs/0/text"),
     "no_text": (URL, {"inputs": [{}]}, "/inputs/0/text"),
     "no_inputs": (URL, {"inputs": []}, "/inputs"),
+    "too_much_in_all": (URL, inputs(*["a" * 20_000] * 5, "b"), "/inputs"),
+    "too_much_with_pairs": (URL, inputs(*["a" * 20_000] * 3, text_pair="b" * 20_000), "/inputs"),
+    "too_much_with_choices": (URL, inputs("a", choices=["b" * 20_000] * 5), "/inputs"),
     "33_inputs": (URL, inputs(*"a" * 33), "/inputs"),
     "unknown_field": (URL, inputs("a", label="b"), "/inputs/0/label"),
     "unknown_field_outside": (URL, {**inputs("a"), "model": "b"}, "/model"),
@@ -89,9 +102,26 @@ async def test_the_body_must_be_strict_json(client: httpx.AsyncClient) -> None:
     for content, headers, status in (
         (b'{"inputs": [], "inputs": []}', as_json, 400),
         (b"text=a", {"Content-Type": "application/x-www-form-urlencoded"}, 415),
-        (b" " * 300_000, as_json, 413),
+        (b" " * (MAX_REQUEST_BYTES + 1), as_json, 413),
     ):
         assert (await client.post(URL, content=content, headers=headers)).status_code == status
+
+
+async def test_all_the_characters_that_are_promised_are_taken_however_they_are_written(
+    client: httpx.AsyncClient,
+) -> None:
+    """Escaped as two surrogates of 6 bytes each, which is the longest way."""
+    headers = {"Content-Type": "application/json"}
+    texts = ["\U0001f600" * 20_000] * (MAX_TOTAL_CHARACTERS // 20_000)
+    content = json.dumps(inputs(*texts)).encode()
+    assert 12 * MAX_TOTAL_CHARACTERS < len(content) <= MAX_REQUEST_BYTES
+    assert (await client.post(URL, content=content, headers=headers)).status_code == 200
+    padded = content + b" " * (MAX_REQUEST_BYTES - len(content))
+    assert (await client.post(URL, content=padded, headers=headers)).status_code == 200
+    refused = await client.post(URL, content=padded + b" ", headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (413, "body_too_large")
+    assert f"at most {MAX_TOTAL_CHARACTERS} characters" in refused.json()["detail"]
+    assert "Specs" not in refused.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -146,6 +176,40 @@ def test_a_program_that_ends_without_a_word_is_a_failure(
         predictions.predict(MODEL, REQUEST)
 
 
+def test_an_answer_between_the_last_look_and_the_end_counts(
+    settings: Settings, prediction_folders: MemoryPredictionFolders
+) -> None:
+    """Ray is asked before the folder is read: the other way round this answer would not be seen."""
+
+    class EndsWhenAsked(FakeLauncher):
+        is_over = False
+
+        def status(self, submission_id: str) -> AttemptStatus | None:
+            self.is_over = True
+            self.set(submission_id, AttemptState.SUCCEEDED)
+            return super().status(submission_id)
+
+    launcher = EndsWhenAsked()
+    prediction_folders.answer = lambda job: say_good(job) if launcher.is_over else None
+    assert Predictions(launcher, prediction_folders, settings).predict(MODEL, REQUEST).name == "m"
+
+
+def test_an_answer_that_cannot_be_read_ends_the_wait(
+    predictions: Predictions, launcher: FakeLauncher, prediction_folders: MemoryPredictionFolders
+) -> None:
+    looks: list[PredictJob] = []
+
+    def make_no_sense(job: PredictJob) -> None:
+        looks.append(job)
+        raise AnswerNotUnderstoodError("answer: Field required")
+
+    prediction_folders.answer = make_no_sense
+    with pytest.raises(PredictionFailedError, match="another version"):
+        predictions.predict(MODEL, REQUEST)
+    assert len(looks) == 1
+    assert prediction_folders.requests == {}
+
+
 def test_a_program_that_ray_has_forgotten_is_lost(
     predictions: Predictions, launcher: FakeLauncher, prediction_folders: MemoryPredictionFolders
 ) -> None:
@@ -190,6 +254,48 @@ def test_a_ray_that_is_away_for_a_moment_is_waited_for(
         predictions.predict(MODEL, REQUEST)
 
 
+def test_one_look_that_takes_long_to_fail_is_not_all_of_the_patience(
+    settings: Settings, prediction_folders: MemoryPredictionFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AwayTwice(FakeLauncher):
+        looks = 0
+
+        def status(self, submission_id: str) -> AttemptStatus | None:
+            self.looks += 1
+            self.is_down = self.looks <= 2
+            return super().status(submission_id)
+
+    launcher = AwayTwice()
+    monkeypatch.setattr(module, "RAY_PATIENCE_SECONDS", -1.0)  # each look takes longer than that
+    prediction_folders.answer = lambda job: say_good(job) if launcher.looks > 2 else None
+    assert Predictions(launcher, prediction_folders, settings).predict(MODEL, REQUEST).name == "m"
+
+
+def test_a_submission_that_takes_all_the_time_is_not_repeated(
+    settings: Settings, launcher: FakeLauncher, prediction_folders: MemoryPredictionFolders
+) -> None:
+    impatient = settings.model_copy(update={"predict_timeout_seconds": 0.0})
+    launcher.num_lost_answers = 3
+    with pytest.raises(PredictionUnavailableError, match="the answer was lost"):
+        Predictions(launcher, prediction_folders, impatient).predict(MODEL, REQUEST)
+    assert launcher.num_lost_answers == 2
+
+
+def test_what_was_asked_is_deleted_though_ray_cannot_be_told_to_stop(
+    settings: Settings, prediction_folders: MemoryPredictionFolders
+) -> None:
+    class Closed(FakeLauncher):
+        def stop(self, submission_id: str) -> None:
+            raise RuntimeError("Cannot send a request, as the client has been closed.")
+
+    prediction_folders.answer = lambda job: None
+    impatient = settings.model_copy(update={"predict_timeout_seconds": 0.01})
+    with pytest.raises(PredictionTimeoutError):
+        Predictions(Closed(), prediction_folders, impatient).predict(MODEL, REQUEST)
+    assert prediction_folders.requests == {}
+    assert len(prediction_folders.deleted) == 1
+
+
 def test_a_launch_that_ray_refuses_is_a_failure(predictions: Predictions, launcher: FakeLauncher) -> None:
     launcher.rejects = True
     with pytest.raises(PredictionFailedError):
@@ -220,29 +326,63 @@ def test_no_more_run_at_a_time_than_may(
         assert predictions.predict(MODEL, REQUEST).name == "m"
 
 
-def test_the_end_of_the_service_ends_predictions_first(
-    predictions: Predictions, launcher: FakeLauncher, prediction_folders: MemoryPredictionFolders
-) -> None:
-    closing = threading.Thread(target=predictions.close)
+def test_the_end_of_the_service_ends_predictions_first(settings: Settings, launcher: FakeLauncher) -> None:
+    was_waited_for: list[bool] = []
+
+    class SlowToDelete(MemoryPredictionFolders):
+        def delete(self, prediction_id: str) -> None:
+            closing.join(timeout=0.3)  # a close that does not wait is over by then
+            was_waited_for.append(closing.is_alive())
+            super().delete(prediction_id)
 
     def stop_the_service(job: PredictJob) -> None:
         if closing.ident is None:
             closing.start()
 
-    prediction_folders.answer = stop_the_service
+    folders = SlowToDelete()
+    folders.answer = stop_the_service
+    predictions = Predictions(launcher, folders, settings)
+    closing = threading.Thread(target=predictions.close)
     with pytest.raises(PredictionUnavailableError, match="being stopped"):
         predictions.predict(MODEL, REQUEST)
     closing.join(timeout=10)
     assert not closing.is_alive()
-    assert launcher.stopped == launcher.submitted == prediction_folders.deleted
+    assert was_waited_for == [True]
+    assert launcher.stopped == launcher.submitted == folders.deleted
 
 
-def test_what_a_killed_service_left_behind_is_deleted_with_the_next_prediction(
+def test_the_end_may_be_told_twice_and_nothing_begins_after_it(
+    predictions: Predictions, launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictions.close()
+    monkeypatch.setattr(module, "CLOSE_PATIENCE_SECONDS", 10**6)  # to wait again would be to wait for ever
+    predictions.close()
+    with pytest.raises(PredictionUnavailableError, match="being stopped"):
+        predictions.predict(MODEL, REQUEST)
+    assert launcher.submitted == []
+
+
+def named(age_seconds: float) -> str:
+    """Of a prediction that was asked so long ago."""
+    return f"pr-{int((time.time() - age_seconds) * 1000):012x}{'0' * 10}"
+
+
+def test_what_a_killed_service_left_behind_is_deleted(
     predictions: Predictions, prediction_folders: MemoryPredictionFolders
 ) -> None:
-    old, young, other = f"pr-{1_700_000_000_000:012x}{'0' * 10}", new_prediction_id(), "notes"
-    for name in (old, young, other):
-        prediction_folders.requests[name] = PredictJob(model=MODEL, inputs=REQUEST.inputs, timeout_seconds=1)
+    """An hour is the longest that any service's time-out can be: a younger one may be another's."""
+    old, others, young, foreign = named(2 * 3600), named(3500), new_prediction_id(), "notes"
+    job = PredictJob(model=MODEL, inputs=REQUEST.inputs, timeout_seconds=1)
+    prediction_folders.requests.update(dict.fromkeys((old, others, young, foreign), job))
+    predictions.delete_left_behind()
+    assert set(prediction_folders.requests) == {others, young, foreign}
+    prediction_folders.requests[old] = job
     predictions.predict(MODEL, REQUEST)
-    assert old in prediction_folders.deleted
-    assert not {young, other} & set(prediction_folders.deleted)
+    assert set(prediction_folders.requests) == {others, young, foreign}
+
+
+def test_a_storage_that_cannot_be_swept_disturbs_nobody(
+    predictions: Predictions, prediction_folders: MemoryPredictionFolders
+) -> None:
+    prediction_folders.is_broken = True
+    predictions.delete_left_behind()
