@@ -139,7 +139,7 @@ def test_a_resolved_spec_survives_json():
     ("document", "expected"),
     [
         ("kind: pretrain\nfoo: 1", "foo: Extra inputs are not permitted (got 1)"),
-        ("kind: other", "kind: must be one of pretrain, finetune (got 'other')"),
+        ("kind: other", "kind: must be one of pretrain, finetune, evaluate (got 'other')"),
         ("preset: huge\nkind: pretrain", "preset: must be one of base, large, small, tiny (got 'huge')"),
         ("[1, 2]", "must be a mapping"),
         ("kind: [", "must be YAML or JSON"),
