@@ -182,12 +182,9 @@ def run_trainer(settings: dict[str, Any], name: str, seed: int) -> dict[str, flo
         data_collator=transformers.DataCollatorWithPadding(tokenizer),
     )
     metrics = trainer.train().metrics
-    held_out = encoded(next(iter(data.validation.values())))
-    logits = trainer.predict(held_out).predictions
-    labels = [row["labels"] for row in held_out]
-    import numpy as np
-
-    scores = classification_scores(logits.argmax(axis=1), np.array(labels), len(data.labels))
+    # Its own labels: where it groups by length it reads what it predicts in that order too.
+    found = trainer.predict(encoded(next(iter(data.validation.values()))))
+    scores = classification_scores(found.predictions.argmax(axis=1), found.label_ids, len(data.labels))
     return {
         "examples_per_second": float(metrics["train_samples_per_second"]),
         "score": scores[main_metric(task)],
