@@ -21,7 +21,7 @@ from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.keep_base_model import keep_base_model
 from pipelines.finetuning.progress import RunsProgress
 from pipelines.finetuning.run_seed import run_seed
-from pipelines.finetuning.seed_task import SeedResult, SeedTask
+from pipelines.finetuning.seed_task import WEIGHTS_FILE, SeedResult, SeedTask
 from pipelines.finetuning.submission import write_submissions
 from pipelines.finetuning.summarise import TaskSummary, headline, summarise, table
 from pipelines.job import JobDirectory, ProgressReporter
@@ -30,6 +30,7 @@ from pipelines.record import tracking
 from pipelines.record.card import card_text
 from pipelines.record.identity import RunIdentity
 from pipelines.resources import check_resources, run_side_by_side
+from pipelines.specs.advice import finetuning_warnings
 from pipelines.specs.documents import JobResult, ModelVersion
 from pipelines.specs.finetune import FinetuneSpec
 from pipelines.specs.plans import named_tasks
@@ -57,6 +58,8 @@ def run_finetuning(
     Raises:
         PipelineError: any stage's, written for the person who submitted the job.
     """
+    for warning in finetuning_warnings(spec):
+        log.warning("spec_warning", extra={"reason": warning})
     check_resources(spec.compute)
     run = open_job_run(directory, spec, attempt, tracking_uri)
     reporter.update(now=True, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
@@ -85,6 +88,7 @@ def run_finetuning(
 
     reporter.stage("record", "registering the models")
     models = _record(run, spec, directory, summaries, left_out, exports, runs, results)
+    _delete_weights([one for one in runs if one not in [export.run for export in exports]])
     first = summaries[0].scores
     return JobResult(
         state="SUCCEEDED",
@@ -192,6 +196,15 @@ def _export(
     return exports
 
 
+def _delete_weights(runs: Sequence[SeedTask]) -> None:
+    """Scores and predictions of all seeds stay, weights of the best: ten seeds of nine tasks would fill a disk."""
+    for run in runs:
+        try:
+            storage.delete_tree(storage.join(run.uri, WEIGHTS_FILE))
+        except storage.StorageError as error:  # not worth a finished job
+            log.warning("weights_left", extra={"run": run.name, "reason": str(error)[:300]})
+
+
 def _origin_tags(base: BaseModel) -> dict[str, str]:
     if base.without_pretraining:
         return {"electra.without_pretraining": base.origin}
@@ -210,8 +223,11 @@ def _record_start(run: RunIdentity, spec: FinetuneSpec, base: BaseModel, prepare
                 {
                     "split": split.name,
                     "num_examples": split.num_examples,
+                    "num_labelled": split.num_labelled,
                     "num_bad_rows": split.num_bad_rows,
                     "num_also_in_training": split.num_also_in_training,
+                    "num_cut": split.num_cut,
+                    "num_without_window": split.num_without_window,
                     "report": list(split.report),
                 }
                 for split in task.splits

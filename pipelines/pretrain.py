@@ -24,7 +24,7 @@ from pipelines.evaluation import Evaluated, describe_corpus, evaluate_and_export
 from pipelines.export import ARCHITECTURES
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.job_run import open_job_run, serving_requirements
-from pipelines.probing import Prober, prepare_probe
+from pipelines.probing.prober import Prober, prepare_probe
 from pipelines.record import tracking
 from pipelines.record.card import card_text
 from pipelines.record.identity import RunIdentity
@@ -59,6 +59,8 @@ def run_pretraining(
     for warning in spec_warnings(spec):
         log.warning("spec_warning", extra={"reason": warning})
     check_resources(spec.compute)
+    if spec.probe is not None:
+        check_resources(spec.probe.compute, "probe.compute")
     run = open_job_run(directory, spec, attempt, tracking_uri)
     reporter.update(now=True, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
 

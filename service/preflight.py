@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pipelines import storage
 from pipelines.errors import StorageError
+from pipelines.specs.compute import WorkerSpec
 from pipelines.specs.corpus import PretrainedTokenizerSpec, PythonDocsSource
 from pipelines.specs.evaluate import EvaluateSpec
 from pipelines.specs.finetune import FinetuneSpec
@@ -40,15 +41,23 @@ def check_capacity(spec: JobSpec, cluster: ClusterStatus | None) -> None:
     """
     if cluster is None or not cluster.is_ray_reachable:
         return
-    compute, faults = spec.compute, []
-    if cluster.num_cpus is not None and compute.num_cpus > cluster.num_cpus:
-        rule = f"compute.num_workers × cpus_per_worker must be at most the cluster's {cluster.num_cpus:g} CPUs"
-        faults.append(Fault("/spec/compute/num_workers", rule, f"{compute.num_cpus:g}"))
-    if cluster.num_gpus is not None and compute.num_gpus > cluster.num_gpus:
-        rule = f"compute.num_workers × gpus_per_worker must be at most the cluster's {cluster.num_gpus:g} GPUs"
-        faults.append(Fault("/spec/compute/num_workers", rule, f"{compute.num_gpus:g}"))
+    sections: dict[str, WorkerSpec] = {"compute": spec.compute}
+    if isinstance(spec, PretrainSpec) and spec.probe is not None:
+        sections["probe.compute"] = spec.probe.compute
+    faults = [fault for section, compute in sections.items() for fault in _too_large(section, compute, cluster)]
     if faults:
         raise InsufficientResourcesError("; ".join(f"{fault.rule}, got {fault.value}" for fault in faults), faults)
+
+
+def _too_large(section: str, compute: WorkerSpec, cluster: ClusterStatus) -> Iterator[Fault]:
+    pointer = f"/spec/{section.replace('.', '/')}/num_workers"
+    for name, wanted, there in (
+        ("CPU", compute.num_cpus, cluster.num_cpus),
+        ("GPU", compute.num_gpus, cluster.num_gpus),
+    ):
+        if there is not None and wanted > there:
+            rule = f"{section}.num_workers × {name.lower()}s_per_worker must be at most the cluster's {there:g} {name}s"
+            yield Fault(pointer, rule, f"{wanted:g}")
 
 
 def check_sources(spec: JobSpec, timeout_seconds: float) -> int | None:

@@ -40,6 +40,7 @@ class BatchOrder:
     """
 
     def __init__(self, lengths: npt.NDArray[np.int64], batch_size: int, seed: int) -> None:
+        assert len(lengths), "there must be an example to learn from"
         self._lengths = lengths
         self._batch_size = batch_size
         self._seed = seed

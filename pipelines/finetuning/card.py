@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.seed_task import SeedTask
 from pipelines.specs.documents import TaskScores
@@ -21,14 +23,7 @@ def finetuned_card(export: ExportTask, architecture: str) -> str:
     task, base, training = run.prepared.task, run.base, run.training
     length = task.max_sequence_length or training.max_sequence_length
     license_line = f"license: {export.license}\n" if export.license else ""
-    names = sorted({*scores.figures, *(name for figures in scores.baselines.values() for name in figures)})
-    header = "".join(f" {name} |" for name in scores.baselines)
-    rows = "\n".join(
-        f"| {name.replace('_', ' ')} | {_shown(scores.figures.get(name))} |"
-        + "".join(f" {_shown(figures.get(name))} |" for figures in scores.baselines.values())
-        for name in names
-    )
-    seeds = ", ".join(f"{seed}: {value:.4g}" for seed, value in scores.by_seed.items())
+    seeds = ", ".join(f"{seed}: {_shown(scores.by_seed.get(str(seed)))}" for seed in training.seeds)
     start = f"random weights, with the sizes and the vocabulary of {base.origin}"
     start = start if base.without_pretraining else base.origin
     files = "\n".join(f"- `{uri}`" for uri in task.data.train)
@@ -52,12 +47,10 @@ model = {architecture}.from_pretrained(folder)
 
 ## Scores
 
-On {scores.num_validation_examples:,} validation examples, medians over {len(scores.by_seed)} seeds. These weights are
+On {scores.num_validation_examples:,} validation examples, medians over {len(training.seeds)} seeds. These weights are
 those of seed {scores.best_seed}, the best of them on that very split: expect the median, not the best.
 
-| figure | median |{header}
-|---|---|{"---|" * len(scores.baselines)}
-{rows}
+{_figures(scores)}
 
 By seed, {scores.metric.replace("_", " ")}: {seeds}; standard deviation {_shown(scores.spread.get("std"))}.
 {_leak(scores)}
@@ -73,8 +66,36 @@ By seed, {scores.metric.replace("_", " ")}: {seeds}; standard deviation {_shown(
 
 {files}
 
+{_splits(run)}
+
 Licences of the data are theirs.
 {_labels(run)}"""
+
+
+def _figures(scores: TaskScores) -> str:
+    """A table: medians and baselines on the first validation split, and medians on the others with labels."""
+    columns = {"median": scores.figures, **scores.baselines}
+    columns |= {f"median on {name}": figures for name, figures in scores.other_splits.items()}
+    rows = [
+        [name.replace("_", " "), *(_shown(figures.get(name)) for figures in columns.values())]
+        for name in sorted({name for figures in columns.values() for name in figures})
+    ]
+    return _table(["figure", *columns], rows)
+
+
+def _splits(run: SeedTask) -> str:
+    """A table of the counts, then what must be known to read the scores."""
+    rows = [
+        [split.name, *(f"{count:,}" for count in (split.num_examples, split.num_bad_rows, split.num_cut))]
+        for split in run.prepared.splits
+    ]
+    notes = "".join(f"\n- {note}." for note in run.prepared.notes)
+    return _table(["split", "examples", "malformed rows left out", "cut"], rows) + (notes and f"\n{notes}")
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _leak(scores: TaskScores) -> str:

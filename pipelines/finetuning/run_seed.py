@@ -114,6 +114,10 @@ class _Run:
         self.best_weights: dict[str, torch.Tensor] | None = None
         self.num_examples = 0
         self.seconds = 0.0
+        # What is told of it alone:
+        self.began_at = time.time()
+        self.num_scored = 0
+        self.told_at = 0.0
 
     def restore(self) -> None:
         """Go on from the last sound checkpoint of this very run, if there is one; others are deleted, since the newest
@@ -140,7 +144,8 @@ class _Run:
         """Take all steps that are left, or as many as are worth it."""
         interval = self.task.evaluation_interval(self.order.steps_per_epoch)
         log_interval = max(1, self.num_steps // LOG_POINTS)
-        saved_at = told_at = time.monotonic()
+        saved_at = time.monotonic()
+        self._tell()
         self.network.train()
         while self.step < self.num_steps and not self._is_enough():
             began = time.monotonic()
@@ -163,10 +168,8 @@ class _Run:
             self.seconds += time.monotonic() - began
             if interval is not None and self.step % interval == 0 and not is_end:
                 self._evaluate()
+            self._tell()
             now = time.monotonic()
-            if now - told_at >= PROGRESS_SECONDS:
-                told_at = now
-                self._tell()
             if now - saved_at >= checkpoint_seconds and not is_end:
                 saved_at = now
                 self._save()
@@ -241,7 +244,9 @@ class _Run:
 
     def _answers(self, split: PreparedSplit) -> Answers:
         features, references = self._split(split.name)
-        outputs = outputs_of(self.network, features, self.task.prepared, self.task.base.special.pad, self.device)
+        outputs = outputs_of(
+            self.network, features, self.task.prepared, self.task.base.special.pad, self.device, self._tell
+        )
         return answer(self.task.prepared, features, outputs, references)
 
     def _split(self, name: str) -> tuple[Features, list[dict[str, Any]]]:
@@ -250,9 +255,20 @@ class _Run:
         loaded: tuple[Features, list[dict[str, Any]]] = self._loaded[name]
         return loaded
 
-    def _tell(self) -> None:
-        rate = self.num_examples / max(self.seconds, 1e-9)
-        document = {"step": self.step, "num_steps": self.num_steps, "examples_per_second": rate}
+    def _tell(self, num_scored: int = 0) -> None:
+        """Say how far it is, every second or so: whoever waits takes a run that says nothing for one that hangs."""
+        self.num_scored += num_scored
+        now = time.monotonic()
+        if now - self.told_at < PROGRESS_SECONDS:
+            return
+        self.told_at = now
+        document = {
+            "began_at": self.began_at,
+            "step": self.step,
+            "num_steps": self.num_steps,
+            "num_scored": self.num_scored,
+            "examples_per_second": self.num_examples / max(self.seconds, 1e-9),
+        }
         try:
             storage.write_json(storage.join(self.task.uri, PROGRESS_FILE), document)
         except storage.StorageError as error:

@@ -104,11 +104,17 @@ class SeedTask:
             name=training.optimizer,
             learning_rate=rate,
             warmup_steps=math.floor(training.warmup_fraction * num_steps),
-            layerwise_decay=training.layerwise_decay or (0.9 if encoder.num_hidden_layers >= 24 else 0.8),
+            layerwise_decay=training.layerwise_decay or self._default_layerwise_decay,
             layerwise_decay_skips_one=training.layerwise_decay_skips_one,
             weight_decay=training.weight_decay,
             max_grad_norm=training.max_grad_norm,
         )
+
+    @property
+    def _default_layerwise_decay(self) -> float:
+        if self.base.without_pretraining:
+            return 1.0  # there is nothing below that should be kept
+        return 0.9 if self.base.encoder.num_hidden_layers >= 24 else 0.8
 
     def class_weights(self) -> tuple[float, ...] | None:
         """Of the labels in their order, or None where all are alike."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from pipelines.finetuning.seed_task import SeedResult
 from pipelines.specs.documents import TaskScores
 from pipelines.tasks.prepare import TEST, VALIDATION, PreparedTask
 from pipelines.tasks.scores import is_better, main_metric, medians, summary
+
+MAX_REPORT_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -19,10 +22,15 @@ class TaskSummary:
     prepared: PreparedTask
     scores: TaskScores
     best: SeedResult
+    num_seeds: int
+    notes: tuple[str, ...]
+    """What must be known to read the scores, a sentence each."""
 
 
 def summarise(prepared: PreparedTask, results: Sequence[SeedResult]) -> TaskSummary:
-    """Medians over seeds; the best seed is that of the best score on the first validation split."""
+    """Medians over seeds; the best seed is that of the best score on the first validation split. A seed without a score
+    counts as the worst.
+    """
     metric = main_metric(prepared.task)
     first = prepared.splits_of(VALIDATION)[0].name
     best = results[0]
@@ -30,12 +38,14 @@ def summarise(prepared: PreparedTask, results: Sequence[SeedResult]) -> TaskSumm
         if is_better(metric, result.scores[first][metric], best.scores[first][metric]):
             best = result
     values = [result.scores[first][metric] for result in results]
+    spread = summary(values, metric)
+    notes = (*prepared.notes, *_undefined(results, values, metric))
     others = [split.name for split in (*prepared.splits_of(VALIDATION)[1:], *prepared.splits_of(TEST))]
     scores = TaskScores(
         task=prepared.name,
         metric=metric,
-        median=_finite(summary(values)["median"]),
-        spread={name: value for name, value in summary(values).items() if math.isfinite(value)},
+        median=_finite(spread["median"]),
+        spread=_all_finite(spread),
         by_seed={
             str(result.seed): value for result, value in zip(results, values, strict=True) if math.isfinite(value)
         },
@@ -51,10 +61,18 @@ def summarise(prepared: PreparedTask, results: Sequence[SeedResult]) -> TaskSumm
         num_validation_examples=prepared.splits_of(VALIDATION)[0].num_examples,
         num_also_in_training=prepared.splits_of(VALIDATION)[0].num_also_in_training,
         num_bad_rows=sum(split.num_bad_rows for split in prepared.splits),
-        report=tuple(line for split in prepared.splits for line in split.report)[:20],
-        examples_per_second=summary([result.examples_per_second for result in results])["median"],
+        report=(*notes, *(line for split in prepared.splits for line in split.report))[:MAX_REPORT_LINES],
+        examples_per_second=statistics.median(result.examples_per_second for result in results),
     )
-    return TaskSummary(prepared, scores, best)
+    return TaskSummary(prepared, scores, best, len(results), notes)
+
+
+def _undefined(results: Sequence[SeedResult], values: Sequence[float], metric: str) -> tuple[str, ...]:
+    seeds = [str(result.seed) for result, value in zip(results, values, strict=True) if math.isnan(value)]
+    if not seeds:
+        return ()
+    name = metric.replace("_", " ")
+    return (f"seeds without a {name}, since their answers are all alike, which count as the worst: {', '.join(seeds)}",)
 
 
 def headline(summaries: Sequence[TaskSummary]) -> dict[str, float]:
@@ -75,7 +93,7 @@ def mean_score(summaries: Sequence[TaskSummary]) -> float:
 
 
 def table(summaries: Sequence[TaskSummary], left_out: Mapping[str, str]) -> str:
-    """All tasks as Markdown: median, spread and baselines, then what was left out and why."""
+    """All tasks as Markdown: median, spread and baselines, then what must be known of them, and what was left out."""
     names = sorted({name for one in summaries for name in one.scores.baselines})
     rows = [
         "| task | metric | median | std | seeds | " + "".join(f"{name} | " for name in names).rstrip(),
@@ -88,12 +106,13 @@ def table(summaries: Sequence[TaskSummary], left_out: Mapping[str, str]) -> str:
             scores.metric.replace("_", " "),
             _shown(scores.median),
             _shown(scores.spread.get("std")),
-            str(len(scores.by_seed)),
+            str(one.num_seeds),
             *(_shown(scores.baselines.get(name, {}).get(scores.metric)) for name in names),
         ]
         rows.append("| " + " | ".join(cells) + " |")
     if len(summaries) > 1:
         rows.append(f"| **mean** | percent | {mean_score(summaries):.1f} | | | " + "| " * len(names))
+    rows += ["", *(f"- {one.scores.task}, {note}." for one in summaries for note in one.notes)]
     rows += ["", *(f"Left out: {name}, {reason}." for name, reason in left_out.items())]
     return "\n".join(rows).rstrip() + "\n"
 

@@ -95,12 +95,14 @@ class TaskScores(Document):
     baselines: dict[str, dict[str, float]] = {}
     """`majority` and `tfidf`, as far as the task has them."""
     num_train_examples: int
+    """That are learned from."""
     num_validation_examples: int
     num_also_in_training: int = 0
     """Validation examples that ask what a training example asks."""
     num_bad_rows: int = 0
     """Malformed rows that were left out; the first are in `report`."""
     report: tuple[str, ...] = ()
+    """What must be known to read the scores, then malformed rows by file and line; 20 lines in all at most."""
     examples_per_second: float
     """Of training, in one seed's process."""
 

@@ -47,7 +47,8 @@ class FinetuneTrainingSpec(FrozenModel):
     learning_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     """Peak; by the width of the network when absent: 1e-3 below 256, then 3e-4, 1e-4 from 512 on, 5e-5 from 1024."""
     layerwise_decay: Annotated[float, Field(gt=0, le=1)] | None = None
-    """The rate of a layer is this times that of the layer above it; 0.9 from 24 layers on, else 0.8, when absent."""
+    """The rate of a layer is this times that of the layer above it; 0.9 from 24 layers on, else 0.8, when absent. With
+    `model.without_pretraining` 1 when absent: what knows nothing yet must learn as fast below as above."""
     layerwise_decay_skips_one: bool = False
     """Count one layer more between the head and all else, as G's code does."""
     warmup_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1

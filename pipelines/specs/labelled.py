@@ -48,10 +48,12 @@ class LabelledData(FrozenModel):
     validation: Files | None = None
     """What scores are made on; a part of `train` when absent."""
     test: Files | tuple[()] | None = None
-    """Predicted by every seed when it is done, and scored where it has labels; nothing is chosen by it.
+    """Predicted by every seed when it is done, and scored where it has labels; nothing is chosen by it. A label of -1
+    says that a row has none, unless -1 is a label of the training data or in the range of a regression.
     Of a folder of all splits its `test` when absent; `[]` leaves that out."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of `train` held out where there is no `validation`, chosen by the hash of the example."""
+    """Share of `train` held out where there is no `validation`, chosen by the hash of what an example asks; of a
+    question, by that of its context, so that all questions about a text stay on one side."""
     max_train_examples: Annotated[int, Field(ge=1)] | None = None
     """Train on so many examples at most, the same ones for every seed, chosen by hash; all when absent."""
     max_bad_row_fraction: Annotated[float, Field(ge=0, le=1)] = 0.01

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from pipelines.specs.advice import finetuning_warnings
 from pipelines.specs.corpus import PythonDocsSource
 from pipelines.specs.documents import Document
 from pipelines.specs.evaluate import EvaluateSpec
@@ -129,17 +130,6 @@ def labelled_files(pointer: str, task: TaskSpec) -> Iterator[tuple[str, str]]:
 
 def _plan_finetuning(spec: FinetuneSpec, data_bytes: int | None) -> FinetunePlan:
     tasks = tuple(named_tasks(spec))
-    warnings = []
-    if spec.training.early_stopping_patience is not None:
-        warnings.append(
-            "training.early_stopping_patience chooses weights on the validation split, so scores on it are too good; "
-            "those on data.test are not."
-        )
-    if len(spec.training.seeds) < 3:
-        warnings.append(
-            f"training.seeds has {len(spec.training.seeds)}: differences of a point or two are within seed noise "
-            "(σ is 1.9 on RTE, 1.3 on CoLA); the original took medians of 10."
-        )
     return FinetunePlan(
         spec=spec.model_dump(mode="json"),
         tasks=tasks,
@@ -148,5 +138,5 @@ def _plan_finetuning(spec: FinetuneSpec, data_bytes: int | None) -> FinetunePlan
         num_cpus=spec.compute.num_cpus,
         num_gpus=spec.compute.num_gpus,
         data_bytes=data_bytes,
-        warnings=tuple(warnings),
+        warnings=finetuning_warnings(spec),
     )

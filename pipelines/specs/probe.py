@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel
 from pipelines.specs.compute import FinetuneComputeSpec
 from pipelines.specs.finetune import BaselineSpec, FinetuneTrainingSpec
 from pipelines.specs.record import Name
-from pipelines.specs.task import TaskSpec
+from pipelines.specs.task import TaskSpec, check_averaged
 
 
 class ProbeSpec(FrozenModel):
@@ -27,6 +27,11 @@ class ProbeSpec(FrozenModel):
     baselines: BaselineSpec = BaselineSpec()
     compute: FinetuneComputeSpec = FinetuneComputeSpec()
     """Besides the workers that pretrain."""
+
+    @model_validator(mode="after")
+    def _scores_can_be_averaged(self) -> Self:
+        check_averaged(self.tasks)
+        return self
 
     def is_due(self, step: int, num_train_steps: int) -> bool:
         """Whether the weights after so many steps are probed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -15,6 +16,9 @@ Label = Annotated[str, Field(max_length=500)]
 ClassificationMetric = Literal["accuracy", "f1", "macro_f1", "matthews"]
 RegressionMetric = Literal["pearson", "spearman", "pearson_spearman", "mean_squared_error"]
 GlueName = Literal["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI"]
+SMALLER_IS_BETTER = frozenset({"mean_squared_error"})
+"""Metrics of which less is better."""
+DEFAULT_STRIDE = 128
 
 _TABLES = ("csv", "tsv", "jsonl", "parquet", "datasets")
 
@@ -104,7 +108,8 @@ class RegressionTask(_Task):
     label_range: tuple[float, float] = (0.0, 1.0)
     """Smallest and largest label: they become 0 and 1 while training, and the exported model answers in this range."""
     metric: RegressionMetric = "pearson_spearman"
-    """What seeds are compared by; `pearson_spearman` is the mean of the two correlations."""
+    """What seeds are compared by; `pearson_spearman` is the mean of the two correlations. `mean_squared_error` is for a
+    single task: of several the scores are averaged, and of this less is better."""
     head: HeadStyle = "transformers"
     """As of a classification."""
     swap_pairs: bool = False
@@ -169,11 +174,19 @@ class QuestionAnsweringTask(_Task):
     """What seeds are compared by, in percent, after the rules of the SQuAD scripts."""
     max_query_tokens: Annotated[int, Field(ge=1, le=4096)] = 64
     """Longer questions are cut."""
-    document_stride: Annotated[int, Field(ge=1, le=65_536)] = 128
-    """Tokens from the start of one window of a long text to that of the next."""
+    document_stride: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    """Tokens from the start of one window of a long text to that of the next; when absent 128, or half of the text's
+    tokens in a window where that is less: windows that do not overlap lose the answers across their borders. G has 128
+    in rows of 512 (`max_sequence_length`)."""
     max_answer_tokens: Annotated[int, Field(ge=1, le=4096)] = 30
     num_best: Annotated[int, Field(ge=1, le=1000)] = 20
     """Starts and ends that are paired, and answers that are kept for each question."""
+
+    def stride(self, room: int) -> int:
+        """Tokens from one window to the next, where `room` of the text's tokens fit into one. None is passed over."""
+        if self.document_stride is None:
+            return max(1, min(DEFAULT_STRIDE, room // 2))
+        return min(room, self.document_stride)
 
 
 class MultipleChoiceTask(_Task):
@@ -231,10 +244,21 @@ class GlueSuite(FrozenModel):
     uri: WeightsUri
     """Folder with a folder for each task, named as in `tasks`."""
     tasks: tuple[GlueName, ...] = ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI")
+    """Those whose files are there count in the mean, WNLI too, which published means often leave out."""
     head: HeadStyle = "transformers"
     """As of a classification."""
     max_train_examples: Annotated[int, Field(ge=1)] | None = None
     """Of each task, as of other data."""
+
+
+def check_averaged(tasks: Mapping[str, TaskSpec]) -> None:
+    """Raise `ValueError` where the mean over tasks would add up what is good high and what is good low."""
+    for name, task in tasks.items():
+        if isinstance(task, RegressionTask) and task.metric in SMALLER_IS_BETTER:
+            raise ValueError(
+                f"tasks.{name}.metric must be one of which more is better where scores of tasks are averaged, "
+                f"got {task.metric!r}"
+            )
 
 
 class TaskSuite(FrozenModel):
@@ -242,6 +266,12 @@ class TaskSuite(FrozenModel):
 
     type: Literal["tasks"] = "tasks"
     tasks: Annotated[dict[Name, TaskSpec], Field(min_length=1, max_length=200)]
+
+    @model_validator(mode="after")
+    def _scores_can_be_averaged(self) -> Self:
+        if len(self.tasks) > 1:
+            check_averaged(self.tasks)
+        return self
 
 
 SuiteSpec = Annotated[GlueSuite | TaskSuite, Field(discriminator="type")]

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipelines.specs.task import ClassificationTask, RegressionTask, TokenClassificationTask, UserTask
-from pipelines.tasks.examples import Split, TaggedExample, TaskData, TextExample, content_hash
+from pipelines.tasks.examples import Example, Split, TaggedExample, TaskData, TextExample, content_hash
 from pipelines.tasks.scores import classification_scores, regression_scores, tag_scores
 
-MAX_TFIDF_EXAMPLES, MAX_TFIDF_FEATURES, MAX_TFIDF_WEIGHTS = 200_000, 200_000, 5_000_000
-"""Bounds of a baseline that should cost seconds: 5 M weights take about a gigabyte while they are fitted."""
+# Bounds of a baseline that should cost seconds and a gigabyte.
+MAX_TFIDF_EXAMPLES = 200_000
+MAX_TFIDF_CHARACTERS = 50_000_000
+"""Of all texts that it learns from."""
+MAX_TFIDF_TEXT_CHARACTERS = 10_000
+"""What is read of each text."""
+MAX_TFIDF_FEATURES, MAX_TFIDF_WEIGHTS = 200_000, 5_000_000
+MAX_TFIDF_LOGITS = 20_000_000
+"""Examples times labels: the loss holds a few such arrays of float64."""
+_HASHED_FEATURES = 2**21
+"""Counted before the commonest are chosen. Words share a number, and no vocabulary is held."""
+_PREDICTED_AT_A_TIME = 1000
 _WORD = r"(?u)\b\w+\b"
 """Words of one letter too, which scikit-learn leaves out."""
+
+
+class Baseline(NamedTuple):
+    """What a baseline scores."""
+
+    scores: dict[str, float]
+    """Empty where the task has no such baseline, or where it was left out."""
+    note: str = ""
+    """What of it was left out and why, for people; empty where nothing was."""
 
 
 def majority_scores(task: UserTask, data: TaskData) -> dict[str, float]:
@@ -25,8 +45,8 @@ def majority_scores(task: UserTask, data: TaskData) -> dict[str, float]:
     match task:
         case ClassificationTask():
             truth, commonest = (
-                _label_ids(held_out, data.labels),
-                Counter(_label_ids(data.train, data.labels)).most_common(1),
+                _label_ids(held_out.examples, data.labels),
+                Counter(_label_ids(data.train.examples, data.labels)).most_common(1),
             )
             predicted = [commonest[0][0]] * len(truth)
             return classification_scores(np.array(predicted), np.array(truth), len(data.labels)) if truth else {}
@@ -41,33 +61,57 @@ def majority_scores(task: UserTask, data: TaskData) -> dict[str, float]:
             return {}
 
 
-def tfidf_scores(task: UserTask, data: TaskData) -> dict[str, float]:
-    """Of logistic regression on TF-IDF of words and pairs of words; empty where the task is no classification."""
+def tfidf_baseline(task: UserTask, data: TaskData) -> Baseline:
+    """Logistic regression on TF-IDF of words and pairs of words; nothing where the task is no classification."""
     if not isinstance(task, ClassificationTask):
-        return {}
+        return Baseline({})
     # They take seconds to import, and most tasks need neither.
-    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    held_out = next(iter(data.validation.values()))
-    train = tuple(sorted(data.train.examples, key=content_hash)[:MAX_TFIDF_EXAMPLES])
-    labels = _label_ids(data.train.with_examples(train), data.labels)
+    train = _learned_from(data.train.examples, len(data.labels))
+    labels = _label_ids(train, data.labels)
+    share = f"{len(train):,} of {len(data.train.examples):,} training examples"
     if len(set(labels)) < 2:
-        return {}
-    model = make_pipeline(
-        TfidfVectorizer(
-            ngram_range=(1, 2),
-            sublinear_tf=True,
-            token_pattern=_WORD,
-            max_features=min(MAX_TFIDF_FEATURES, MAX_TFIDF_WEIGHTS // len(data.labels)),
-        ),
-        LogisticRegression(C=10.0, max_iter=1000),
+        return Baseline({}, f"the baseline tfidf is left out: {share} are what it may learn from, and have one label")
+    vectorizer = HashingVectorizer(
+        ngram_range=(1, 2), token_pattern=_WORD, n_features=_HASHED_FEATURES, alternate_sign=False, norm=None
     )
-    model.fit([_joined(example) for example in train], labels)
-    truth = _label_ids(held_out, data.labels)
-    predicted = model.predict([_joined(example) for example in held_out.examples])
-    return classification_scores(np.array(predicted), np.array(truth), len(data.labels))
+    counts = vectorizer.transform(map(_joined, train))
+    if not counts.nnz:
+        return Baseline({}, f"the baseline tfidf is left out: {share} hold no word that it could learn from")
+    columns = _commonest(counts, max(1, min(MAX_TFIDF_FEATURES, MAX_TFIDF_WEIGHTS // len(data.labels))))
+    model = make_pipeline(TfidfTransformer(sublinear_tf=True), LogisticRegression(C=10.0, max_iter=1000))
+    model.fit(counts[:, columns], labels)
+    held_out = next(iter(data.validation.values())).examples
+    predicted = [
+        model.predict(vectorizer.transform(map(_joined, held_out[at : at + _PREDICTED_AT_A_TIME]))[:, columns])
+        for at in range(0, len(held_out), _PREDICTED_AT_A_TIME)
+    ]
+    truth = np.array(_label_ids(held_out, data.labels))
+    scores = classification_scores(np.concatenate(predicted), truth, len(data.labels))
+    is_whole = len(train) == len(data.train.examples)
+    return Baseline(scores, "" if is_whole else f"the baseline tfidf learned from {share}")
+
+
+def _learned_from(examples: Sequence[Example], num_labels: int) -> list[Example]:
+    """As many training examples as the bounds allow, the same ones every time."""
+    taken: list[Example] = []
+    num_characters = 0
+    for example in sorted(examples, key=content_hash)[: min(MAX_TFIDF_EXAMPLES, MAX_TFIDF_LOGITS // num_labels)]:
+        num_characters += len(_joined(example))
+        if num_characters > MAX_TFIDF_CHARACTERS:
+            break
+        taken.append(example)
+    return taken
+
+
+def _commonest(counts: Any, most: int) -> Any:
+    """Columns of the features that occur most often, those that never do left out."""
+    totals = np.asarray(counts.sum(axis=0)).ravel()
+    columns = np.argsort(-totals, kind="stable")[:most]
+    return np.sort(columns[totals[columns] > 0])
 
 
 def _commonest_tags(task: TokenClassificationTask, train: Split, held_out: Split) -> dict[str, float]:
@@ -89,9 +133,9 @@ def _commonest_tags(task: TokenClassificationTask, train: Split, held_out: Split
     return tag_scores(predicted, truth, task.scheme)
 
 
-def _label_ids(split: Split, labels: Sequence[str]) -> list[int]:
+def _label_ids(examples: Sequence[Example], labels: Sequence[str]) -> list[int]:
     numbers = {label: index for index, label in enumerate(labels)}
-    return [numbers[str(example.label)] for example in split.examples if isinstance(example, TextExample)]
+    return [numbers[str(example.label)] for example in examples if isinstance(example, TextExample)]
 
 
 def _number(example: object) -> float:
@@ -103,6 +147,8 @@ def _number(example: object) -> float:
 def _joined(example: object) -> str:
     """A pair's second text has words of its own: which side a word stands on matters."""
     assert isinstance(example, TextExample)
+    text = example.text[:MAX_TFIDF_TEXT_CHARACTERS]
     if example.text_pair is None:
-        return example.text
-    return example.text + " " + " ".join(f"second_{word}" for word in example.text_pair.split())
+        return text
+    pair = example.text_pair[:MAX_TFIDF_TEXT_CHARACTERS]
+    return text + " " + " ".join(f"second_{word}" for word in pair.split())

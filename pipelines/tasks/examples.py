@@ -85,18 +85,35 @@ class TaskData:
     test: dict[str, Split]
     labels: tuple[str, ...] = ()
     """Of a classification, in the order of the model's outputs."""
+    pairs_have_order: bool = True
+    """Whether a pair asks something else than the same texts the other way round."""
 
 
-def content_hash(example: Example) -> int:
+def content_hash(example: Example, *, pairs_have_order: bool = True) -> int:
     """64 bits of what an example asks, whatever its label and its identifier."""
     asked: tuple[Any, ...]
     match example:
         case TextExample():
             asked = (example.text, example.text_pair)
+            if example.text_pair is not None and not pairs_have_order:
+                asked = tuple(sorted((example.text, example.text_pair)))
         case TaggedExample():
             asked = example.tokens
         case QuestionExample():
             asked = (example.question, example.context)
         case ChoiceExample():
             asked = (example.text, *example.choices)
+    return _hash(asked)
+
+
+def side_hash(example: Example, *, pairs_have_order: bool = True) -> int:
+    """64 bits that examples share which must not be torn apart, one to train on and one to be scored on: those that ask
+    the same, and all questions about one text.
+    """
+    if isinstance(example, QuestionExample):
+        return _hash((example.context,))
+    return content_hash(example, pairs_have_order=pairs_have_order)
+
+
+def _hash(asked: tuple[Any, ...]) -> int:
     return int.from_bytes(hashlib.blake2b(repr(asked).encode("utf-8", "replace"), digest_size=8).digest())

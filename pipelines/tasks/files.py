@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +13,10 @@ from pipelines.tasks.examples import Example, Split
 from pipelines.tasks.tables import BadRow, Row, is_broken, read_rows, split_folders
 
 MAX_REPORTED_ROWS = 20
+_MAX_KEYS = 100
+"""Of JSON lines, told where none of them has the right one."""
+_NONE = "-1"
+"""How many data sets say that a test row has no label; of some it is a label."""
 
 
 class BadValueError(ValueError):
@@ -32,7 +35,7 @@ class SplitFiles:
     has_labels: bool = True
     """Whether a row without a label is malformed."""
     is_whole: bool = False
-    """No row may be malformed: what is handed in counts them."""
+    """No row may be left out, so an empty text is one too: what is handed in counts them."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +97,11 @@ def read_split(
         DataError: a column is missing, a file is empty or damaged.
         StorageError: a file cannot be read.
     """
+    needed = {name: column for name, column in columns.items() if files.has_labels or name not in optional}
     examples, report, num_rows = [], _Report(), 0
     for uri in files.uris:
-        kind = files.kind or format_of(uri)
-        assert kind is not None  # the spec sees to it
-        rows = read_rows(uri, kind, files.names)
-        first = next(rows, None)
-        if first is None:
-            raise DataError(f"{uri} must hold examples, got no row")
-        if isinstance(first, Row):
-            _check_columns(first, columns, frozenset() if files.has_labels else optional)
-        for row in itertools.chain((first,), rows):
+        before = num_rows
+        for row in _rows_with(needed, uri, files):
             if isinstance(row, BadRow):
                 num_rows += row.num_lines
                 report.add(row)
@@ -114,14 +111,33 @@ def read_split(
                 examples.append(make(row))
             except BadValueError as error:
                 report.add(BadRow(row.uri, row.line, str(error)))
+        if num_rows == before:
+            raise DataError(f"{uri} must hold examples, got no row")
     return Split(tuple(examples), num_rows, report.num_rows, tuple(report.lines))
 
 
-def _check_columns(row: Row, columns: Mapping[str, str], optional: frozenset[str]) -> None:
-    for name, column in columns.items():
-        if column not in row.values and name not in optional:
-            has = ", ".join(map(repr, row.values))
-            raise DataError(f"{row.uri} must have the column {column!r}, which task.{name} names, got {has[:500]}")
+def _rows_with(columns: Mapping[str, str], uri: str, files: SplitFiles) -> Iterator[Row | BadRow]:
+    """The rows of a file that has the columns: a table in its first row, JSON lines, which have no header, in any."""
+    kind = files.kind or format_of(uri)
+    assert kind is not None  # the spec sees to it
+    missing = dict(columns)
+    found: dict[str, None] = {}
+    for row in read_rows(uri, kind, files.names):
+        if missing and isinstance(row, Row):
+            missing = {name: column for name, column in missing.items() if column not in row.values}
+            if len(found) < _MAX_KEYS:
+                found.update(dict.fromkeys(row.values))
+            if kind != "jsonl":
+                _check_columns(uri, missing, found)
+        yield row
+    if found:
+        _check_columns(uri, missing, found)
+
+
+def _check_columns(uri: str, missing: Mapping[str, str], found: Iterable[str]) -> None:
+    for name, column in missing.items():
+        has = ", ".join(map(repr, found))
+        raise DataError(f"{uri} must have the column {column!r}, which task.{name} names, got {has[:500]}")
 
 
 class _Report:
@@ -182,7 +198,7 @@ def text_of(row: Row, column: str, *, may_be_empty: bool = False) -> str:
 
 
 def texts_of(row: Row, column: str) -> tuple[str, ...]:
-    """A cell that must be a list of texts; in a CSV or TSV file, JSON."""
+    """A cell that must be a list of texts."""
     value = row.values.get(column)
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise BadValueError(f"column {column!r} must hold a list of texts, got {_shown(value)}")
@@ -191,36 +207,43 @@ def texts_of(row: Row, column: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def label_of(row: Row, column: str, *, is_needed: bool) -> str | None:
-    """The name of a class; numbers and booleans become text."""
+def label_of(row: Row, column: str, *, is_needed: bool, known: Collection[str] = ()) -> str | None:
+    """The name of a class; numbers and booleans become text.
+
+    Args:
+        row: what holds it.
+        column: where.
+        is_needed: whether a row without one is malformed. Where it is not, −1 says that there is none.
+        known: labels of the training data; −1 is one where it is among them.
+    """
     value = row.values.get(column)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not is_needed and value in (-1, "-1"):
-        return None  # how data sets say that a test row has none
     if isinstance(value, bool | int):
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        value = str(value).lower()
     if isinstance(value, str) and value.strip() and not is_broken(value):
-        return value.strip()
+        label = value.strip()
+        return None if label == _NONE and not is_needed and _NONE not in known else label
     if is_needed:
         raise BadValueError(f"column {column!r} must hold a label, got {_shown(value)}")
     return None
 
 
-def number_of(row: Row, column: str, *, is_needed: bool) -> float | None:
-    """A label that must be a number; −1 where none is needed says that there is none."""
+def number_of(row: Row, column: str, label_range: tuple[float, float], *, is_needed: bool) -> float | None:
+    """A label that must be a number in a range; where none is needed, −1 outside of it says that there is none."""
+    low, high = label_range
     value = row.values.get(column)
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         number = math.nan
-    if not is_needed and number == -1:
+    if low <= number <= high:
+        return number
+    if not is_needed and (number == float(_NONE) or not math.isfinite(number)):
         return None
     if math.isfinite(number):
-        return number
-    if is_needed:
-        raise BadValueError(f"column {column!r} must hold a number, got {_shown(value)}")
-    return None
+        raise BadValueError(f"column {column!r} must be from {low:g} to {high:g} (task.label_range), got {number:g}")
+    raise BadValueError(f"column {column!r} must hold a number, got {_shown(value)}")
 
 
 def _shown(value: Any) -> str:

@@ -1,13 +1,13 @@
 """A task, read and tokenised once for all seeds and all jobs: `{storage_uri}/tasks/{digest}/`.
 
-It holds a `.npz` of features and a `.json` of references (identifiers, and what an answer is scored against) for each
-split, and `manifest.json`, written last.
+It holds a `.npz` of features for each split, a `.json` of references (identifiers, and what an answer is scored
+against) for each but the training split, and `manifest.json`, written last.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from pipelines.errors import DataError
 from pipelines.specs.finetune import BaselineSpec
 from pipelines.specs.task import ClassificationTask, GlueName, GlueTask, TaskSpec, TokenClassificationTask, UserTask
 from pipelines.storage.artifacts import MANIFEST_FILE, digest_of
-from pipelines.tasks.baselines import majority_scores, tfidf_scores
+from pipelines.tasks.baselines import Baseline, majority_scores, tfidf_baseline
 from pipelines.tasks.examples import (
     ChoiceExample,
     Example,
@@ -32,7 +32,7 @@ from pipelines.tasks.glue import glue_task
 from pipelines.tasks.read import check_label_names, overlap, read_task
 from pipelines.tokenizer import TOKENIZER_FILE, load_tokenizer, special_ids
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
 
@@ -43,14 +43,41 @@ class PreparedSplit:
     name: str
     """`train`; `validation` or `test`, or these with the name of one of several, such as `validation mismatched`."""
     num_examples: int
+    """Of the training split, those that are learned from."""
     num_rows: int
     """Of its files."""
     num_bad_rows: int
     num_also_in_training: int
     """Examples that ask what a training example asks."""
-    has_labels: bool
+    num_labelled: int
+    """Examples that can be scored."""
+    num_cut: int
+    """Examples of which a text is longer than what is read of it."""
+    num_without_window: int = 0
+    """Training questions that are left out, for no window holds the whole of their answer."""
     report: tuple[str, ...] = ()
     """The first malformed rows, by file and line."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be known of it to read the scores, a sentence each."""
+        notes = []
+        if self.num_without_window:
+            notes.append(
+                f"{self.name}: questions left out, since their answers fit into no window of max_sequence_length: "
+                f"{self.num_without_window:,}"
+            )
+        if self.num_cut:
+            notes.append(
+                f"{self.name}: examples that are longer than what is read of them: "
+                f"{self.num_cut:,} of {self.num_examples:,}"
+            )
+        if 0 < self.num_labelled < self.num_examples:
+            notes.append(
+                f"{self.name}: examples that have a label, and that scores are of: "
+                f"{self.num_labelled:,} of {self.num_examples:,}"
+            )
+        return tuple(notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +101,13 @@ class PreparedTask:
     """The training split, then the validation splits, the one that seeds are compared on first, then test splits."""
     baselines: dict[str, dict[str, float]]
     """`majority` and `tfidf` to their scores on the first validation split, as far as the task has them."""
+    baseline_notes: tuple[str, ...]
+    """What was left out of them, and why."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be known to read the scores, a sentence each."""
+        return (*(note for split in self.splits for note in split.notes), *self.baseline_notes)
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """Optimizer steps of one pass over the training rows."""
@@ -88,9 +122,15 @@ class PreparedTask:
         return Features.read(storage.join(self.uri, _file(split, "npz")))
 
     def references(self, split: str) -> list[dict[str, Any]]:
-        """What the answers to a split's examples are scored against, in order; see `_reference`."""
-        examples: list[dict[str, Any]] = storage.read_json(storage.join(self.uri, _file(split, "json")))["examples"]
-        return examples
+        """What the answers to a validation or test split's examples are scored against, in order: `id`, and `label`,
+        a name, a number, a list of names, a choice, or a list of right answers; None if unknown. Of words `tokens`, of
+        a question `context`.
+        """
+        document: dict[str, Any] = storage.read_json(storage.join(self.uri, _file(split, "json")))
+        contexts = document["contexts"]
+        return [
+            {**one, "context": contexts[one["context"]]} if "context" in one else one for one in document["examples"]
+        ]
 
 
 @dataclass(frozen=True)
@@ -140,6 +180,7 @@ def prepare_task(wanted: TaskPreparation) -> PreparedTask:
         may_have_no_answer=manifest["may_have_no_answer"],
         splits=tuple(PreparedSplit(**{**split, "report": tuple(split["report"])}) for split in manifest["splits"]),
         baselines=manifest["baselines"],
+        baseline_notes=tuple(manifest["baseline_notes"]),
     )
 
 
@@ -150,39 +191,19 @@ def _make(wanted: TaskPreparation, task: UserTask, files: TaskFiles, uri: str) -
     tokenizer.no_padding()
     maker = FeatureMaker(task, tokenizer, special_ids(tokenizer), data.labels, wanted.max_length)
     also_in_training = overlap(data)
+    num_choices = _num_choices(_splits(data))
+    num_train_rows = 0
     splits = []
-    num_choices = 1
-    num_rows: dict[str, int] = {}
     for name, split in _splits(data).items():
         features = maker.make(split.examples, is_for_training=name == TRAIN)
         features.write(storage.join(uri, _file(name, "npz")))
-        num_rows[name] = features.num_rows
-        references = [_reference(example) for example in split.examples]
-        storage.write_json(storage.join(uri, _file(name, "json")), {"examples": references})
-        splits.append(
-            PreparedSplit(
-                name=name,
-                num_examples=len(split.examples),
-                num_rows=split.num_rows,
-                num_bad_rows=split.num_bad_rows,
-                num_also_in_training=also_in_training.get(name, 0),
-                has_labels=all(reference["label"] is not None for reference in references),
-                report=split.report,
-            )
-        )
-        if isinstance(split.examples[0], ChoiceExample):
-            number = len(split.examples[0].choices)
-            if name != TRAIN and number != num_choices:
-                raise DataError(
-                    f"the examples of {name} must have as many choices as those of train, "
-                    f"got {number} and {num_choices}"
-                )
-            num_choices = number
-    reckoned = {}
-    if wanted.baselines.majority:
-        reckoned["majority"] = majority_scores(task, data)
-    if wanted.baselines.tfidf:
-        reckoned["tfidf"] = tfidf_scores(task, data)
+        if name == TRAIN:
+            num_train_rows = features.num_rows
+        else:
+            storage.write_json(storage.join(uri, _file(name, "json")), _references(split.examples))
+        splits.append(_prepared_split(name, split, features, also_in_training.get(name, 0)))
+    tfidf = tfidf_baseline(task, data) if wanted.baselines.tfidf else Baseline({})
+    baselines = {"majority": majority_scores(task, data) if wanted.baselines.majority else {}, "tfidf": tfidf.scores}
     return {
         "format_version": FORMAT_VERSION,
         "labels": list(data.labels),
@@ -191,10 +212,39 @@ def _make(wanted: TaskPreparation, task: UserTask, files: TaskFiles, uri: str) -
         "may_have_no_answer": any(
             isinstance(one, QuestionExample) and one.answers == () for one in data.train.examples
         ),
-        "num_train_rows": num_rows[TRAIN] // num_choices,
+        "num_train_rows": num_train_rows // num_choices,
         "splits": [asdict(split) for split in splits],
-        "baselines": {name: scores for name, scores in reckoned.items() if scores},
+        "baselines": {name: scores for name, scores in baselines.items() if scores},
+        "baseline_notes": [tfidf.note] if tfidf.note else [],
     }
+
+
+def _num_choices(splits: Mapping[str, Split]) -> int:
+    """Choices of each example; 1 where there are none to choose from."""
+    numbers = {
+        name: len(split.examples[0].choices) if isinstance(split.examples[0], ChoiceExample) else 1
+        for name, split in splits.items()
+    }
+    for name, number in numbers.items():
+        if number != numbers[TRAIN]:
+            raise DataError(
+                f"the examples of {name} must have as many choices as those of train, got {number} and {numbers[TRAIN]}"
+            )
+    return numbers[TRAIN]
+
+
+def _prepared_split(name: str, split: Split, features: Features, num_also_in_training: int) -> PreparedSplit:
+    return PreparedSplit(
+        name=name,
+        num_examples=features.num_examples,
+        num_rows=split.num_rows,
+        num_bad_rows=split.num_bad_rows,
+        num_also_in_training=num_also_in_training,
+        num_labelled=sum(_label(example) is not None for example in split.examples),
+        num_cut=features.num_cut,
+        num_without_window=len(split.examples) - features.num_examples,
+        report=split.report,
+    )
 
 
 def _splits(data: TaskData) -> dict[str, Split]:
@@ -209,17 +259,27 @@ def _file(split: str, ending: str) -> str:
     return f"{split.replace(' ', '-')}.{ending}"
 
 
-def _reference(example: Example) -> dict[str, Any]:
-    """`id` and `label`: a name, a number, a list of names, a choice, or a list of right answers; None if unknown."""
+def _references(examples: Sequence[Example]) -> dict[str, Any]:
+    """As `PreparedTask.references` reads them. A context stands there once, and has many questions."""
+    contexts: dict[str, int] = {}
+    references: list[dict[str, Any]] = []
+    for example in examples:
+        references.append({"id": example.identifier, "label": _label(example)})
+        if isinstance(example, TaggedExample):
+            references[-1]["tokens"] = list(example.tokens)
+        if isinstance(example, QuestionExample):
+            references[-1]["context"] = contexts.setdefault(example.context, len(contexts))
+    return {"examples": references, "contexts": list(contexts)}
+
+
+def _label(example: Example) -> str | float | list[str] | None:
     match example:
         case TextExample() | ChoiceExample():
-            return {"id": example.identifier, "label": example.label}
+            return example.label
         case TaggedExample():
-            tags = None if example.tags is None else list(example.tags)
-            return {"id": example.identifier, "label": tags, "tokens": list(example.tokens)}
+            return None if example.tags is None else list(example.tags)
         case QuestionExample():
-            texts = None if example.answers is None else [answer.text for answer in example.answers]
-            return {"id": example.identifier, "label": texts, "context": example.context}
+            return None if example.answers is None else [answer.text for answer in example.answers]
 
 
 def _label_counts(data: TaskData) -> list[int]:

@@ -18,7 +18,6 @@ from pipelines.specs.task import (
 )
 from pipelines.tasks import conll
 from pipelines.tasks.examples import (
-    Answer,
     ChoiceExample,
     Example,
     QuestionExample,
@@ -27,6 +26,7 @@ from pipelines.tasks.examples import (
     TaskData,
     TextExample,
     content_hash,
+    side_hash,
 )
 from pipelines.tasks.files import (
     BadValueError,
@@ -41,8 +41,8 @@ from pipelines.tasks.files import (
     text_of,
     texts_of,
 )
-from pipelines.tasks.squad_file import checked_question, read_squad
-from pipelines.tasks.tables import BadRow, Row
+from pipelines.tasks.squad_file import answer_of, checked_question, read_squad
+from pipelines.tasks.tables import Row
 
 _HASHES = 2**64
 
@@ -60,12 +60,13 @@ def read_task(task: UserTask, files: TaskFiles) -> TaskData:
     check_bad_rows("data.train", train, limit)
     # Of all training rows: those that are held out or left out below bring no label of their own.
     labels = labels_of_task(task, train)
+    pairs_have_order = not (isinstance(task, ClassificationTask | RegressionTask) and task.swap_pairs)
     if files.validation:
         validation = {name: _read(task, split) for name, split in files.validation.items()}
     else:
-        train, held_out = _hold_out(train, task.data.validation_fraction)
+        train, held_out = _hold_out(train, task.data.validation_fraction, pairs_have_order)
         validation = {"": held_out}
-    test = {name: _read(task, split) for name, split in files.test.items()}
+    test = {name: _read(task, split, labels) for name, split in files.test.items()}
     for kind, splits in (("validation", validation), ("test", test)):
         for name, split in splits.items():
             is_whole = kind == "test" and files.test[name].is_whole
@@ -77,7 +78,7 @@ def read_task(task: UserTask, files: TaskFiles) -> TaskData:
     if isinstance(task, ClassificationTask | TokenClassificationTask):
         _check_labels(labels, splits)
         check_label_names(task, labels)
-    return TaskData(train, validation, test, labels)
+    return TaskData(train, validation, test, labels, pairs_have_order)
 
 
 def labels_of_task(task: UserTask, train: Split) -> tuple[str, ...]:
@@ -102,9 +103,13 @@ def _check_identifiers(name: str, split: Split) -> None:
 
 def overlap(data: TaskData) -> dict[str, int]:
     """Examples of each other split that ask what a training example asks: scores on them are too good."""
-    seen = {content_hash(example) for example in data.train.examples}
+
+    def asked(example: Example) -> int:
+        return content_hash(example, pairs_have_order=data.pairs_have_order)
+
+    seen = set(map(asked, data.train.examples))
     return {
-        name: sum(content_hash(example) in seen for example in split.examples)
+        name: sum(asked(example) in seen for example in split.examples)
         for name, split in {**_named("validation", data.validation), **_named("test", data.test)}.items()
     }
 
@@ -113,13 +118,13 @@ def _named(kind: str, splits: dict[str, Split]) -> dict[str, Split]:
     return {f"{kind} {name}".strip(): split for name, split in splits.items()}
 
 
-def _read(task: UserTask, files: SplitFiles, is_for_training: bool = False) -> Split:
+def _read(task: UserTask, files: SplitFiles, labels: tuple[str, ...] = (), is_for_training: bool = False) -> Split:
     match task:
         case ClassificationTask() | RegressionTask():
             columns = {"text": task.text, "label": task.label}
             if task.text_pair is not None:
                 columns["text_pair"] = task.text_pair
-            return read_split(files, lambda row: _text(task, row, files.has_labels), columns, frozenset({"label"}))
+            return read_split(files, lambda row: _text(task, row, files, labels), columns, frozenset({"label"}))
         case TokenClassificationTask():
             kind = files.kind or format_of(files.uris[0])
             if kind == "conllu":
@@ -153,24 +158,23 @@ def _identifier(row: Row) -> str:
     return f"{row.uri.rsplit('/', 1)[-1]}:{row.line}"
 
 
-def _text(task: ClassificationTask | RegressionTask, row: Row, is_needed: bool) -> TextExample:
+def _text(
+    task: ClassificationTask | RegressionTask, row: Row, files: SplitFiles, known: tuple[str, ...]
+) -> TextExample:
     label: str | float | None
     if isinstance(task, RegressionTask):
-        label = number_of(row, task.label, is_needed=is_needed)
-        low, high = task.label_range
-        if label is not None and not low <= label <= high:
-            raise BadValueError(
-                f"column {task.label!r} must be from {low:g} to {high:g} (task.label_range), got {label:g}"
-            )
+        label = number_of(row, task.label, task.label_range, is_needed=files.has_labels)
     else:
-        label = label_of(row, task.label, is_needed=is_needed)
-    pair = None if task.text_pair is None else text_of(row, task.text_pair)
-    return TextExample(_identifier(row), text_of(row, task.text), pair, label)
+        label = label_of(row, task.label, is_needed=files.has_labels, known=known)
+    pair = None if task.text_pair is None else text_of(row, task.text_pair, may_be_empty=files.is_whole)
+    return TextExample(_identifier(row), text_of(row, task.text, may_be_empty=files.is_whole), pair, label)
 
 
 def _tagged(task: TokenClassificationTask, row: Row, is_needed: bool) -> TaggedExample:
     tokens = texts_of(row, task.tokens)
-    tags = texts_of(row, task.tags) if is_needed or row.values.get(task.tags) is not None else None
+    given = row.values.get(task.tags)
+    has_none = given is None or (isinstance(given, list) and all(tag is None for tag in given))
+    tags = None if has_none and not is_needed else texts_of(row, task.tags)
     if not tokens:
         raise BadValueError(f"column {task.tokens!r} must hold words, got an empty list")
     if tags is not None and len(tags) != len(tokens):
@@ -184,9 +188,9 @@ def _question(task: QuestionAnsweringTask, row: Row, is_for_training: bool, has_
     if given is not None:
         try:
             answers = tuple(
-                Answer(str(text), int(start)) for text, start in zip(given["text"], given["answer_start"], strict=True)
+                answer_of(text, start) for text, start in zip(given["text"], given["answer_start"], strict=True)
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise BadValueError(
                 f"column {task.answers!r} must hold lists `text` and `answer_start` of one length, got {given!r:.100}"
             ) from error
@@ -194,10 +198,7 @@ def _question(task: QuestionAnsweringTask, row: Row, is_for_training: bool, has_
     question, context = text_of(row, task.question), text_of(row, task.context)
     name = f"{row.uri}:{row.line}" if identifier is None else str(identifier)
     asked = QuestionExample(name, question, context, answers)
-    checked = checked_question(row.uri, row.line, asked, is_for_training=is_for_training, has_labels=has_labels)
-    if isinstance(checked, BadRow):
-        raise BadValueError(checked.detail)
-    return checked
+    return checked_question(asked, is_for_training=is_for_training, has_labels=has_labels)
 
 
 def _choice(task: MultipleChoiceTask, row: Row, is_needed: bool) -> ChoiceExample:
@@ -207,23 +208,30 @@ def _choice(task: MultipleChoiceTask, row: Row, is_needed: bool) -> ChoiceExampl
         choices = texts_of(row, task.choices[0])
     if len(choices) < 2:
         raise BadValueError(f"there must be at least two choices, got {len(choices)}")
-    label = label_of(row, task.label, is_needed=is_needed)
-    number = None if label is None else _choice_number(label, choices)
-    if label is not None and number is None:
+    value = row.values.get(task.label)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    label = label_of(row, task.label, is_needed=is_needed, known=() if is_number else choices)
+    if label is None:
+        return ChoiceExample(_identifier(row), text_of(row, task.text), choices)
+    numbers = _choice_numbers(label, choices, is_number=is_number)
+    if len(numbers) != 1:
+        found = f", which may be {' or '.join(map(str, numbers))}" if numbers else ""
         raise BadValueError(
             f"column {task.label!r} must be the number, letter or text of one of {len(choices)} choices, "
-            f"got {label!r:.60}"
+            f"got {label!r:.60}{found}"
         )
-    return ChoiceExample(_identifier(row), text_of(row, task.text), choices, number)
+    return ChoiceExample(_identifier(row), text_of(row, task.text), choices, numbers[0])
 
 
-def _choice_number(label: str, choices: tuple[str, ...]) -> int | None:
-    letters = string.ascii_uppercase[: len(choices)]
-    if label.isdecimal() and int(label) < len(choices):
-        return int(label)
-    if len(label) == 1 and label.upper() in letters:
-        return letters.index(label.upper())
-    return choices.index(label) if choices.count(label) == 1 else None
+def _choice_numbers(label: str, choices: tuple[str, ...], *, is_number: bool) -> list[int]:
+    """All choices that a label may mean; a number of JSON or Parquet means nothing but the number of one."""
+    found = []
+    for index, choice in enumerate(choices):
+        letter = string.ascii_uppercase[index : index + 1]
+        names = {str(index)} if is_number else {str(index), letter, letter.lower(), choice.strip()}
+        if label in names:
+            found.append(index)
+    return found
 
 
 def _column_number(written: str, name: str, default: int) -> int:
@@ -234,13 +242,14 @@ def _column_number(written: str, name: str, default: int) -> int:
     return int(written) - 1
 
 
-def _hold_out(split: Split, fraction: float) -> tuple[Split, Split]:
-    """Training and validation examples, told apart by the hash of what they ask: equal ones stay together."""
+def _hold_out(split: Split, fraction: float, pairs_have_order: bool) -> tuple[Split, Split]:
+    """Training and validation examples, told apart by hash: what `side_hash` takes together stays together."""
     threshold = int(fraction * _HASHES)
     kept: list[Example] = []
     held_out: list[Example] = []
     for example in split.examples:
-        (held_out if content_hash(example) < threshold else kept).append(example)
+        is_held_out = side_hash(example, pairs_have_order=pairs_have_order) < threshold
+        (held_out if is_held_out else kept).append(example)
     if not kept or not held_out:
         raise DataError(
             f"data.validation_fraction must leave both sides an example, got {fraction:g} of {len(split.examples)}; "

@@ -12,6 +12,7 @@ from scipy import stats
 from sklearn import metrics
 
 from pipelines.specs.task import (
+    SMALLER_IS_BETTER,
     ClassificationTask,
     MultipleChoiceTask,
     QuestionAnsweringTask,
@@ -19,8 +20,6 @@ from pipelines.specs.task import (
     TokenClassificationTask,
     UserTask,
 )
-
-SMALLER_IS_BETTER = frozenset({"mean_squared_error"})
 
 
 def main_metric(task: UserTask) -> str:
@@ -103,9 +102,11 @@ def tag_scores(predicted: Sequence[Sequence[str]], labels: Sequence[Sequence[str
     return scores
 
 
-def summary(values: Sequence[float]) -> dict[str, float]:
-    """Median, mean, smallest, largest and standard deviation (of a sample; 0 of one value)."""
-    array = np.array(values, np.float64)
+def summary(values: Sequence[float], metric: str) -> dict[str, float]:
+    """Median, mean, smallest, largest and standard deviation (of a sample; 0 of one value) of a figure over several
+    seeds; NaN where no seed has a value.
+    """
+    array = _with_worst(values, metric)
     return {
         "median": float(np.median(array)),
         "mean": float(array.mean()),
@@ -117,4 +118,16 @@ def summary(values: Sequence[float]) -> dict[str, float]:
 
 def medians(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The median of each figure over several seeds."""
-    return {name: float(np.median([figures[name] for figures in scores])) for name in scores[0]}
+    return {name: float(np.median(_with_worst([one[name] for one in scores], name))) for name in scores[0]}
+
+
+def _with_worst(values: Sequence[float], metric: str) -> npt.NDArray[np.float64]:
+    """A seed that has no value, since its answers are all alike, is worse than every other: it found nothing, which
+    is 0, or less where another has less.
+    """
+    array = np.array(values, np.float64)
+    known = array[~np.isnan(array)]
+    if not len(known):
+        return array
+    worst = known.max() if metric in SMALLER_IS_BETTER else min(0.0, known.min())
+    return np.where(np.isnan(array), worst, array)

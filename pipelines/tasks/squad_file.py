@@ -9,7 +9,8 @@ from typing import Any
 
 from pipelines.errors import DataError
 from pipelines.tasks.examples import Answer, QuestionExample
-from pipelines.tasks.tables import BadRow, is_broken, read_text
+from pipelines.tasks.files import BadValueError
+from pipelines.tasks.tables import BadRow, is_broken, read_lines
 
 
 def read_squad(uri: str, *, is_for_training: bool, has_labels: bool = True) -> Iterator[QuestionExample | BadRow]:
@@ -25,7 +26,7 @@ def read_squad(uri: str, *, is_for_training: bool, has_labels: bool = True) -> I
         DataError: the file is not in SQuAD's layout.
         StorageError: it cannot be read.
     """
-    text = read_text(uri)
+    text = "".join(read_lines(uri))
     if is_broken(text):
         raise DataError(f"{uri} must be UTF-8")
     try:
@@ -36,9 +37,16 @@ def read_squad(uri: str, *, is_for_training: bool, has_labels: bool = True) -> I
     try:
         for article in document["data"]:
             for paragraph in article["paragraphs"]:
+                context = paragraph["context"]
                 for question in paragraph["qas"]:
                     number += 1
-                    yield _question(uri, number, question, paragraph["context"], is_for_training, has_labels)
+                    try:
+                        asked = _question(number, question, context)
+                        found = checked_question(asked, is_for_training=is_for_training, has_labels=has_labels)
+                    except BadValueError as error:
+                        yield BadRow(uri, number, str(error))
+                    else:
+                        yield found
     except (KeyError, TypeError) as error:
         raise DataError(
             f"{uri} must have SQuAD's layout (data > paragraphs > context, qas), "
@@ -46,43 +54,62 @@ def read_squad(uri: str, *, is_for_training: bool, has_labels: bool = True) -> I
         ) from error
 
 
-def _question(
-    uri: str, number: int, question: dict[str, Any], context: str, is_for_training: bool, has_labels: bool
-) -> QuestionExample | BadRow:
-    given = question.get("answers")
-    answers = None
-    if given is not None or question.get("is_impossible"):
-        answers = tuple(Answer(str(answer["text"]), int(answer["answer_start"])) for answer in given or ())
+def _question(number: int, question: Any, context: Any) -> QuestionExample:
+    try:
+        identifier, asked = str(question["id"]), _text(question["question"])
+        given = question.get("answers")
+        answers: tuple[Answer, ...] | None = None
         if question.get("is_impossible"):
             answers = ()
-    return checked_question(
-        uri,
-        number,
-        QuestionExample(str(question["id"]), str(question["question"]), str(context), answers),
-        is_for_training=is_for_training,
-        has_labels=has_labels,
-    )
+        elif given is not None:
+            answers = tuple(answer_of(answer["text"], answer["answer_start"]) for answer in given)
+        return QuestionExample(identifier, asked, _text(context), answers)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise BadValueError(
+            f"question {number} must have an id, a question, a context, and answers of a text and a number "
+            f"`answer_start`, got {question!r:.200}"
+        ) from error
 
 
-def checked_question(
-    uri: str, number: int, asked: QuestionExample, *, is_for_training: bool, has_labels: bool
-) -> QuestionExample | BadRow:
-    """A question, or what is wrong with it."""
+def answer_of(text: Any, start: Any) -> Answer:
+    """An answer as a file has it.
+
+    Raises:
+        TypeError: the text is none, or the place cannot be a number.
+        ValueError: the place is no number.
+        OverflowError: it is infinite.
+    """
+    return Answer(_text(text), int(start))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"text must be a string, got {type(value).__name__}")
+    return value
+
+
+def checked_question(asked: QuestionExample, *, is_for_training: bool, has_labels: bool) -> QuestionExample:
+    """A question that can be asked; for training, with those of its answers that stand in its context.
+
+    Raises:
+        BadValueError: what is wrong with it.
+    """
     identifier = asked.identifier
+    # JSON can escape half of a surrogate pair.
+    if any(map(is_broken, (identifier, asked.question, asked.context, *(text for text, _ in asked.answers or ())))):
+        raise BadValueError(f"question {identifier!r} must be UTF-8, got half of a surrogate pair")
     if not asked.question.strip() or not asked.context.strip():
-        return BadRow(uri, number, f"question {identifier!r} must have a question and a context that are not empty")
+        raise BadValueError(f"question {identifier!r} must have a question and a context that are not empty")
     if asked.answers is None and has_labels:
-        return BadRow(uri, number, f"question {identifier!r} must have answers, an empty list where its text has none")
+        raise BadValueError(f"question {identifier!r} must have answers, an empty list where its text has none")
     if not is_for_training or not asked.answers:
         return asked
     right = tuple(answer for answer in asked.answers if _is_in(answer, asked.context))
     if not right:
         text, start = asked.answers[0]
-        return BadRow(
-            uri,
-            number,
+        raise BadValueError(
             f"the answer to question {identifier!r} must stand at its place in the context, "
-            f"got {text[:60]!r} at {start}, where {asked.context[start : start + len(text)][:60]!r} stands",
+            f"got {text[:60]!r} at {start}, where {asked.context[start : start + len(text)][:60]!r} stands"
         )
     return replace(asked, answers=right)
 

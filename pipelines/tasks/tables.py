@@ -66,19 +66,26 @@ def read_rows(uri: str, kind: Format, names: Sequence[str] | None = None) -> Ite
             raise ValueError(f"kind must be that of a table, got {kind!r}")
 
 
-def read_text(uri: str) -> str:
-    """A whole text file, decompressed; bytes that are no UTF-8 become lone surrogates, which `is_broken` finds.
+def read_lines(uri: str, newline: str = "\n") -> Iterator[str]:
+    """The lines of a text file with their ends, decompressed and decoded as they are asked for.
+
+    Bytes that are no UTF-8 become lone surrogates, which `is_broken` finds.
+
+    Args:
+        uri: the file, `.gz` and `.zst` included.
+        newline: what ends a line; `\\n`, `\\r\\n` and `\\r` all do where it is empty, as `csv.reader` wants it.
 
     Raises:
         DataError: the compressed data is damaged.
         StorageError: it cannot be read.
     """
     with storage.open_input(uri) as stored:
+        text = io.TextIOWrapper(decompressed(stored, uri), "utf-8", "surrogateescape", newline)
         try:
-            data = decompressed(stored, uri).read()
+            for number, line in enumerate(text):
+                yield line if number else line.removeprefix(_BYTE_ORDER_MARK)
         except DamagedError as error:
             raise DataError(f"{uri}: {error}") from error
-    return data.decode("utf-8", "surrogateescape").removeprefix(_BYTE_ORDER_MARK)
 
 
 def is_broken(text: str) -> bool:
@@ -92,13 +99,8 @@ def is_broken(text: str) -> bool:
 
 def _separated(uri: str, kind: Format, names: Sequence[str] | None) -> Iterator[Row | BadRow]:
     csv.field_size_limit(_LARGEST_CELL)
-    text = read_text(uri)
     # Strict: a quotation mark that is never closed, or closed in the middle of a cell, swallows rows without a word.
-    rows = (
-        csv.reader(io.StringIO(text, newline=""), strict=True)
-        if kind == "csv"
-        else _TabReader(io.StringIO(text, newline="\n"))
-    )
+    rows = csv.reader(read_lines(uri, newline=""), strict=True) if kind == "csv" else _TabReader(read_lines(uri))
     header: list[str] | None = list(names) if names else None
     number = 0
     while True:
@@ -127,8 +129,8 @@ def _separated(uri: str, kind: Format, names: Sequence[str] | None) -> Iterator[
 class _TabReader:
     """Cells between tabs, quotes being letters, as `csv.reader` gives them. Only `\\n` and `\\r\\n` end lines."""
 
-    def __init__(self, stream: io.StringIO) -> None:
-        self._lines = iter(stream)
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
         self.line_num = 0
 
     def __next__(self) -> list[str]:
@@ -147,7 +149,7 @@ def _header(uri: str, cells: list[str]) -> list[str]:
 
 
 def _json_lines(uri: str) -> Iterator[Row | BadRow]:
-    for number, line in enumerate(io.StringIO(read_text(uri), newline="\n"), start=1):
+    for number, line in enumerate(read_lines(uri), start=1):
         if not line.strip():
             continue
         if is_broken(line):
@@ -155,10 +157,14 @@ def _json_lines(uri: str) -> Iterator[Row | BadRow]:
             continue
         try:
             record = json.loads(line)
+            # What is no character at all can stand in JSON as an escape, "\ud83d".
+            has_half = "\\u" in line and is_broken(json.dumps(record, ensure_ascii=False))
         except (ValueError, RecursionError) as error:
             yield BadRow(uri, number, f"the line must be JSON: {str(error)[:200]}")
             continue
-        if isinstance(record, dict):
+        if has_half:
+            yield BadRow(uri, number, "the line must be UTF-8, got half of a surrogate pair")
+        elif isinstance(record, dict):
             yield Row(uri, number, record)
         else:
             yield BadRow(uri, number, f"the line must hold an object, got {type(record).__name__}")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import mlflow
 import pytest
-import torch
 import transformers
 from main_job import MainJob, finished
+from plain_scores import plain_score
 
 from service.client import ElectraClient
 from service.local import LocalStack
@@ -39,21 +39,11 @@ def pairs(count: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def by_transformers(folder: Path, sentence: str) -> float:
-    """Σ log P(original), or the pseudo-log-likelihood, of one sentence by the exported network."""
+def by_transformers(network: str, folder: Path, sentence: str) -> float:
+    """A sentence's score by the exported network and the tokenizer beside it."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     ids = tokenizer(sentence, return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        if folder.name == "discriminator":
-            model = transformers.ElectraForPreTraining.from_pretrained(folder).eval()
-            return float(torch.nn.functional.logsigmoid(-model(ids).logits[0, 1:-1]).sum())
-        model = transformers.ElectraForMaskedLM.from_pretrained(folder).eval()
-        total = 0.0
-        for position in range(1, ids.shape[1] - 1):
-            masked = ids.clone()
-            masked[0, position] = tokenizer.mask_token_id
-            total += float(model(masked).logits[0, position].log_softmax(-1)[ids[0, position]])
-        return total
+    return plain_score(network, folder, ids, tokenizer.mask_token_id)
 
 
 def test_networks_are_scored_without_training(stack: LocalStack, main_job: MainJob, tmp_path: Path) -> None:
@@ -90,7 +80,7 @@ def test_networks_are_scored_without_training(stack: LocalStack, main_job: MainJ
         assert scores.by_phenomenon == {"order": right} == {"order": scores.accuracy}
         given = [json.loads(line) for line in (tmp_path / "order.jsonl").read_text().splitlines()[:3]]
         for pair, line in zip(given, lines, strict=False):
-            expected = by_transformers(main_job.exports[scores.network], pair["sentence_good"])
+            expected = by_transformers(scores.network, main_job.exports[scores.network], pair["sentence_good"])
             assert line["good"] == pytest.approx(expected, abs=1e-3)
     assert [text.source for text in result.unseen_text] == ["docs", "notes"]  # by name
     for text in result.unseen_text:

@@ -95,6 +95,8 @@ def test_finished_runs_are_not_run_again(stack: LocalStack, suite: tuple[Any, di
     )
     assert sorted(run.data.tags["electra.unit"] for run in runs) == ["names/1", "names/2", "verdicts/1", "verdicts/2"]
     assert all(run.info.status == "FINISHED" for run in runs)
+    kept = Path(next(iter(before))).parents[2].glob("*/*/weights.safetensors")
+    assert sorted(path.parts[-3] for path in kept) == ["names", "verdicts"], "weights of the best seeds alone"
 
 
 def test_scores_are_medians_beside_baselines(suite: tuple[Any, dict[str, int]]) -> None:

@@ -89,6 +89,17 @@ def ray_cluster(s3_endpoint: str, session_environment: pytest.MonkeyPatch) -> It
         gc.collect()
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Torch computes on one thread while the tests of a file run."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def documents() -> list[str]:
     """Real English that every Python carries: the topics of `help()`."""

@@ -7,8 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-import torch
-import transformers
+from toy_network import write_network
 
 from pipelines.finetuning.base_model import BaseModel
 from pipelines.finetuning.keep_base_model import keep_base_model
@@ -24,7 +23,6 @@ from pipelines.specs.task import (
     UserTask,
 )
 from pipelines.tasks.prepare import TaskPreparation, prepare_task
-from pipelines.tokenizer import bert_tokenizer, save_tokenizer
 
 NAMES = ["anna", "bert", "carl", "dora", "emil", "fred", "gina", "hugo"]
 PLACES = ["oslo", "rome", "bern", "lima", "cairo", "delhi", "tokyo", "paris"]
@@ -35,20 +33,8 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, *PLACES, *GOOD, 
 
 def pretrained_folder(folder: Path) -> Path:
     """A network of random weights in the layout of Transformers, with a tokenizer."""
-    config = transformers.ElectraConfig(
-        vocab_size=len(TOKENS),
-        embedding_size=32,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=128,
-        max_position_embeddings=64,
-        initializer_range=0.1,
-    )
-    torch.manual_seed(0)
-    transformers.ElectraForPreTraining(config).save_pretrained(folder)
-    save_tokenizer(bert_tokenizer({token: index for index, token in enumerate(TOKENS)}, True, None), str(folder))
-    return folder
+    sizes = {"hidden_size": 64, "intermediate_size": 128}
+    return write_network(folder, "ElectraForPreTraining", TOKENS, initializer_range=0.1, **sizes)
 
 
 def base_model(folder: Path, **fields: Any) -> BaseModel:

@@ -29,10 +29,11 @@ def run_workers(num_workers: int, task: Callable[[int, int], object]) -> list:
     answers = []
     # The last first: a process that ended stays in the table of processes until its parent has looked at it.
     for (receiver, _), process in reversed([*zip(pipes, processes, strict=True)]):
-        if receiver.poll(120):
+        if receiver.poll(240):
             with contextlib.suppress(EOFError):
                 answers.append(torch.load(io.BytesIO(receiver.recv_bytes())))
         process.join(timeout=60)
+    assert all(process.exitcode is not None for process in processes)
     return answers[::-1]
 
 

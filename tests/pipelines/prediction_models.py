@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 import transformers
-
-from pipelines.tokenizer import bert_tokenizer, save_tokenizer
+from toy_network import write_network
 
 WORDS = ["anna", "lives", "in", "oslo", "bert", "sees", "the", "sea", "who", "where", "un", "##seen", "##s", ".", "?"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
@@ -26,23 +25,9 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 def model_folder(folder: Path, architecture: str, tokenizer: Path | None = None, **fields: Any) -> Path:
     """A model with its tokenizer beside it, or in a folder of its own."""
-    config = transformers.ElectraConfig(
-        vocab_size=len(TOKENS),
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=MAX_LENGTH,
-        initializer_range=0.5,
-        **{**ARCHITECTURES[architecture], **fields},
-    )
-    torch.manual_seed(0)
-    getattr(transformers, architecture)(config).save_pretrained(folder)
-    save_tokenizer(
-        bert_tokenizer({token: index for index, token in enumerate(TOKENS)}, True, None), str(tokenizer or folder)
-    )
-    return folder
+    sizes = {"embedding_size": 16, "max_position_embeddings": MAX_LENGTH, "initializer_range": 0.5}
+    fields = {**sizes, **ARCHITECTURES[architecture], **fields}
+    return write_network(folder, architecture, TOKENS, tokenizer=tokenizer, **fields)
 
 
 @torch.no_grad()

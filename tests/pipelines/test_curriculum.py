@@ -19,18 +19,12 @@ from pipelines.training.batches import Batches
 from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STAGES = (
     "training.curriculum=[{until_step: 8, sequence_length: 16, global_batch_size: 8}, "
     "{until_step: 12, global_batch_size: 4}]"
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_tokens_are_counted_stage_by_stage(tmp_path: Path):

@@ -22,7 +22,7 @@ from pipelines.specs.task import (
     TokenClassificationTask,
     UserTask,
 )
-from pipelines.tasks.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
+from pipelines.tasks.examples import Answer, ChoiceExample, Example, QuestionExample, TaggedExample, TextExample
 from pipelines.tasks.features import NO_LABEL, FeatureMaker, Features
 from pipelines.tokenizer import bert_tokenizer, save_tokenizer, special_ids
 
@@ -108,6 +108,32 @@ def test_a_long_context_is_read_in_windows_that_overlap(tokenizer: Tokenizer) ->
     assert CONTEXT[start:end] == "oslo"
 
 
+def test_windows_overlap_where_nothing_is_said(tokenizer: Tokenizer) -> None:
+    """Six tokens fit, so each window begins three later: an answer across the border of the first is in the second."""
+    answer = "bridge tower"
+    example = QuestionExample("1", "of norway a", CONTEXT, (Answer(answer, CONTEXT.index(answer)),))
+    features = questions(tokenizer, example, document_stride=None)
+    assert features.num_rows == 1
+    assert row(features, 0)[5:-1] == [tokenizer.token_to_id(word) for word in CONTEXT.split()[3:9]]
+    assert features.labels.tolist() == [[7, 8]]
+
+
+@pytest.mark.parametrize(("given", "room", "stride"), [(None, 445, 128), (None, 61, 30), (None, 1, 1), (128, 61, 61)])
+def test_windows_begin_a_stride_after_one_another(given: int | None, room: int, stride: int) -> None:
+    task = QuestionAnsweringTask.model_validate({"data": DATA, "document_stride": given})
+    assert task.stride(room) == stride
+
+
+def test_answers_that_fit_into_no_window_are_no_training_rows(tokenizer: Tokenizer) -> None:
+    fits = QuestionExample("1", "of norway a", CONTEXT, (Answer("oslo", CONTEXT.index("oslo")),))
+    too_long = QuestionExample("2", "of norway a", CONTEXT, (Answer(CONTEXT, 0),))
+    task = QuestionAnsweringTask.model_validate({"data": DATA, "max_query_tokens": 3})
+    made = maker(task, tokenizer, length=12).make([too_long, fits], is_for_training=True)
+    assert (made.num_examples, set(made.examples.tolist())) == (1, {1})
+    with pytest.raises(DataError, match=r"max_sequence_length must leave windows .* got 12, with which none of 1"):
+        maker(task, tokenizer, length=12).make([too_long], is_for_training=True)
+
+
 def test_windows_without_the_answer_are_learned_from_only_where_some_questions_have_none(tokenizer: Tokenizer) -> None:
     answered = QuestionExample("1", "of norway a", CONTEXT, (Answer("oslo", CONTEXT.index("oslo")),))
     assert questions(tokenizer, answered, is_for_training=False).num_rows == 3
@@ -131,6 +157,69 @@ def test_a_question_must_leave_room_for_a_text(tokenizer: Tokenizer) -> None:
     example = QuestionExample("1", " ".join(["red"] * 20), CONTEXT, ())
     with pytest.raises(DataError, match="got 12 and 64"):
         maker(task, tokenizer, length=12).make([example])
+
+
+@pytest.mark.parametrize(
+    ("task", "long", "short"),
+    [
+        (ClassificationTask, TextExample("1", "red " * 7, None, "x"), TextExample("2", "red " * 6, None, "x")),
+        (TokenClassificationTask, TaggedExample("1", ("towers",) * 4), TaggedExample("2", ("towers",) * 3)),
+        (
+            QuestionAnsweringTask,
+            QuestionExample("1", "red green blue", CONTEXT),
+            QuestionExample("2", "red green", CONTEXT),
+        ),
+        (MultipleChoiceTask, ChoiceExample("1", "red", ("a", "b " * 5)), ChoiceExample("2", "red", ("a", "b " * 4))),
+    ],
+)
+def test_what_is_cut_is_counted(tokenizer: Tokenizer, task: type[Any], long: Example, short: Example) -> None:
+    """Rows of eight tokens; contexts are read in windows, and of questions two tokens."""
+    fields = {"max_query_tokens": 2} if task is QuestionAnsweringTask else {}
+    features = maker(task.model_validate({"data": DATA, **fields}), tokenizer, ("x", "y"), 8).make([long, short])
+    assert features.num_cut == 1
+    assert set(features.examples[features.is_cut].tolist()) == {0}
+
+
+def test_pairs_that_are_cut_are_counted(tokenizer: Tokenizer) -> None:
+    task = ClassificationTask.model_validate({"data": DATA, "text_pair": "p"})
+    examples = [TextExample(str(count), "red " * count, "red " * 3, "x") for count in (2, 3, 9)]
+    assert maker(task, tokenizer, ("x", "y"), 8).make(examples).is_cut.tolist() == [False, True, True]
+
+
+class WatchedTokenizer:
+    """Hands on what it is asked, and remembers how much that was at a time."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.batches: list[int] = []
+
+    def encode_batch(self, texts: list[Any], **fields: Any) -> list[Any]:
+        self.batches.append(sum(len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts))
+        return self._tokenizer.encode_batch(texts, **fields)
+
+
+@pytest.mark.parametrize("kind", [ClassificationTask, TokenClassificationTask])
+def test_texts_are_tokenised_a_bounded_number_of_characters_at_a_time(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
+) -> None:
+    """However long they are; a text that is longer by itself goes alone, and rows are the same."""
+    lengths = [10, 30, 90, 5, 200, 1, 99]
+    examples: list[Example] = [
+        TextExample(str(index), "a b " * (count // 4 + 1), None, "x")
+        if kind is ClassificationTask
+        else TaggedExample(str(index), ("b",) * count)
+        for index, count in enumerate(lengths)
+    ]
+    task = kind.model_validate({"data": DATA})
+    whole = maker(task, tokenizer, ("x", "y")).make(examples)
+    monkeypatch.setattr("pipelines.tasks.features.CHUNK_CHARACTERS", 101)
+    watched = WatchedTokenizer(tokenizer)
+    made = FeatureMaker(task, watched, special_ids(tokenizer), ("x", "y"), 16).make(examples)
+    *others, longest = sorted(watched.batches)
+    assert 200 <= longest <= 204
+    assert all(size <= 101 for size in others)
+    assert len(watched.batches) < len(lengths)
+    assert np.array_equal(made.input_ids, whole.input_ids)
 
 
 def test_each_choice_is_a_row(tokenizer: Tokenizer) -> None:
@@ -178,6 +267,11 @@ def test_each_epoch_has_every_example_once_in_an_order_of_its_own() -> None:
     assert epochs[0].tolist() != epochs[1].tolist()
     assert BatchOrder(lengths, 32, seed=7).at(40).tolist() == order.at(40).tolist()
     assert BatchOrder(lengths, 32, seed=8).at(40).tolist() != order.at(40).tolist()
+
+
+def test_an_order_of_nothing_is_a_mistake() -> None:
+    with pytest.raises(AssertionError, match="there must be an example to learn from"):
+        BatchOrder(np.zeros(0, np.int64), 32, seed=7)
 
 
 def test_rows_of_a_batch_are_of_like_length() -> None:

@@ -12,6 +12,9 @@ from pipelines.specs.plans import FinetunePlan, finetuning_files, plan_any
 MODEL = "kind: finetune\nmodel: {type: registered, name: m}\n"
 TASK = MODEL + "task: {type: classification, data: {train: a.csv, validation: [b.csv, c.csv]}"
 
+ERROR = "{type: regression, data: {train: a.csv}, metric: mean_squared_error}"
+QUESTIONS = MODEL + "task: {type: question_answering, data: {train: a.json}"
+
 
 def resolved(document: str, *overrides: str) -> FinetuneSpec:
     spec = load_spec(document, overrides)
@@ -53,6 +56,12 @@ def resolved(document: str, *overrides: str) -> FinetuneSpec:
             MODEL + "suite: {type: tasks, tasks: {a: {type: glue, name: RTE, uri: x, z: 1}}}",
             "suite.tasks.a.z: Extra inputs",
         ),
+        (
+            MODEL + f"suite: {{type: tasks, tasks: {{a: {ERROR}, b: {ERROR}}}}}",
+            "suite: tasks.a.metric must be one of which more is better where scores of tasks are averaged, "
+            "got 'mean_squared_error'",
+        ),
+        (f"kind: pretrain\nprobe: {{tasks: {{a: {ERROR}}}}}", "probe: tasks.a.metric must be one of which more is"),
         (MODEL + "suite: {type: tasks, tasks: {}}", "suite.tasks: Dictionary should have at least 1 item"),
         (TASK + "}\ntraining: {seeds: [1, 1]}", "training: seeds must all be different, got 1, 1"),
         (
@@ -102,6 +111,31 @@ def test_a_plan_counts_runs_and_warns_of_few_seeds() -> None:
     assert isinstance(plan, FinetunePlan)
     assert (len(plan.tasks), plan.num_runs, plan.num_runs_at_a_time, plan.num_cpus) == (9, 18, 4, 4.0)
     assert plan.warnings[0].startswith("training.seeds has 2")
+
+
+@pytest.mark.parametrize("section", [f"task: {ERROR}", f"suite: {{type: tasks, tasks: {{a: {ERROR}}}}}"])
+def test_an_error_can_be_the_metric_where_nothing_is_averaged(section: str) -> None:
+    assert resolved(MODEL + section).kind == "finetune"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [QUESTIONS + "}", QUESTIONS + ", document_stride: 128, max_sequence_length: 512}"],
+)
+def test_windows_that_overlap_draw_no_warning(document: str) -> None:
+    assert plan_any(resolved(document)).warnings == ()
+
+
+def test_windows_that_do_not_overlap_are_warned_of() -> None:
+    """128 tokens less a question of 64 and three of their own leave 61: by name in a suite and in a probe too."""
+    task = QUESTIONS.removeprefix(MODEL + "task: ") + ", document_stride: 61}"
+    (warning,) = plan_any(resolved(MODEL + "task: " + task)).warnings
+    assert warning.startswith("task.document_stride (61) leaves windows that do not overlap")
+    assert warning.endswith("task.max_query_tokens (64) there is room for 61 tokens of the text.")
+    (warning,) = plan_any(resolved(MODEL + f"suite: {{type: tasks, tasks: {{a: {task}}}}}")).warnings
+    assert warning.startswith("suite.tasks.a.document_stride (61)")
+    (warning,) = plan_any(load_spec(f"kind: pretrain\nprobe: {{tasks: {{a: {task}}}}}")).warnings
+    assert warning.startswith("probe.tasks.a.document_stride (61)")
 
 
 def test_files_are_named_with_their_place() -> None:

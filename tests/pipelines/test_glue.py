@@ -54,6 +54,19 @@ def test_the_files_of_each_task_are_read(tmp_path: Path, name: GlueName) -> None
     assert (example.label == 4.25) if name == "STS-B" else (example.label in data.labels)
 
 
+def test_an_empty_sentence_of_a_test_file_is_predicted_too(tmp_path: Path) -> None:
+    """The server counts the rows; in the other files it is malformed."""
+    folder = write(tmp_path, "RTE")
+    (tmp_path / "test.tsv").write_text("index\tsentence1\tsentence2\n0\tIt rains .\t\n1\t\tIt is wet .\n")
+    task, files = glue_task(GlueTask(name="RTE", uri=folder))
+    first, second = read_task(task, files).test[""].examples
+    assert first == TextExample("test.tsv:2", "It rains .", "", None)
+    assert second == TextExample("test.tsv:3", "", "It is wet .", None)
+    (tmp_path / "dev.tsv").write_text(FILES["RTE"][0] + "\n0\tIt rains .\t\tentailment\n")
+    with pytest.raises(DataError, match=r"got 0.01 and 1 of 1"):
+        read_task(task, files)
+
+
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("has", ["train.tsv", "dev.tsv"])
 def test_what_is_missing_is_named(tmp_path: Path, name: GlueName, has: str) -> None:

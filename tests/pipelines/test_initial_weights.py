@@ -31,6 +31,8 @@ from pipelines.training.workers import Worker
 from pipelines.weights.initial import prepare_initial_weights
 from pipelines.weights.kept import start_from
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "tensorflow" / "electra.ckpt"
 GOLDEN_SIZES = (
     *("model.hidden_size=16", "model.embedding_size=12", "model.num_attention_heads=1", "model.intermediate_size=32"),
@@ -51,14 +53,6 @@ class Notebook(SilentTelemetry):
         self.losses[step] = (figures["generator_loss"], figures["discriminator_loss"])
         if step == self._fail_at:
             raise KeyboardInterrupt
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def write_vocabulary(path: Path, size: int = VOCAB_SIZE, word: str = "word") -> Path:

@@ -19,6 +19,8 @@ from pipelines.training.telemetry import HEADLINE_LOSSES, SilentTelemetry
 from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 OBJECTIVES = {
     "electra": (),
     "uniform": ("objective.generator=uniform",),
@@ -57,14 +59,6 @@ class Diary(SilentTelemetry):
 
     def log_evaluation(self, step: int, figures: Mapping[str, float]) -> None:
         self.evaluations[step] = dict(figures)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def task_of(folder: Path, objective: str, name: str, *more: str) -> TrainingTask:

@@ -15,6 +15,8 @@ import torch
 import transformers
 from finetuning_world import TOKENS, pretrained_folder, write_rows
 from mlflow.utils.validation import _validate_metric_name
+from plain_scores import plain_score
+from toy_network import write_network
 
 from electra_core.config import MaskingConfig
 from pipelines import evaluate
@@ -28,7 +30,7 @@ from pipelines.specs.compute import EvaluateComputeSpec
 from pipelines.specs.corpus import CleaningSpec, JsonlSource, PythonDocsSource, TextSource
 from pipelines.specs.evaluate import MinimalPairsSpec, UnseenTextSpec
 from pipelines.specs.model_source import NetworkFiles
-from pipelines.tokenizer import bert_tokenizer, load_tokenizer, save_tokenizer
+from pipelines.tokenizer import load_tokenizer
 
 CPU = torch.device("cpu")
 PAIRS = [
@@ -40,20 +42,7 @@ PAIRS = [
 
 
 def generator_folder(folder: Path, tokens: list[str] = TOKENS) -> Path:
-    config = transformers.ElectraConfig(
-        vocab_size=len(tokens),
-        embedding_size=32,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-    )
-    torch.manual_seed(1)
-    transformers.ElectraForMaskedLM(config).save_pretrained(folder)
-    save_tokenizer(bert_tokenizer({token: index for index, token in enumerate(tokens)}, True, None), str(folder))
-    return folder
+    return write_network(folder, "ElectraForMaskedLM", tokens, seed=1, initializer_range=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -96,24 +85,13 @@ def test_each_pair_goes_to_the_sentence_that_transformers_scores_higher(
 
 
 def reference(kind: str, world: dict[str, KeptNetwork], sentence: str) -> float:
-    """By Transformers' classes, one sentence and one mask at a time."""
-    network, special = world[kind], world[kind].special
+    """A sentence's score by Transformers' classes, from the folder that the network was kept from."""
+    network, mask_id = world[kind], world[kind].special.mask_id
     tokenizer = load_tokenizer(network.uri)
     tokenizer.encode_special_tokens = True
     ids = torch.tensor([[2, *tokenizer.encode(sentence, add_special_tokens=False).ids, 3]])
-    assert special.mask_id not in ids
-    folder = Path(network.uri).parents[2] / kind[0]
-    with torch.no_grad():
-        if kind == "discriminator":
-            model = transformers.ElectraForPreTraining.from_pretrained(folder).eval()
-            return float(torch.nn.functional.logsigmoid(-model(ids).logits[0, 1:-1]).sum())
-        model = transformers.ElectraForMaskedLM.from_pretrained(folder).eval()
-        total = 0.0
-        for position in range(1, ids.shape[1] - 1):
-            masked = ids.clone()
-            masked[0, position] = special.mask_id
-            total += float(model(masked).logits[0, position].log_softmax(-1)[ids[0, position]])
-        return total
+    assert mask_id not in ids
+    return plain_score(kind, Path(network.uri).parents[2] / kind[0], ids, mask_id)
 
 
 def test_malformed_lines_are_reported_and_counted(world: dict[str, KeptNetwork], tmp_path: Path) -> None:

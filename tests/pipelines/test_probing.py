@@ -13,7 +13,7 @@ from training_task import make_task
 
 from pipelines import storage
 from pipelines.job import JobDirectory
-from pipelines.probing import Prober, prepare_probe
+from pipelines.probing.prober import Prober, prepare_probe
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.record.report import plot_probe
@@ -108,6 +108,28 @@ def test_a_probe_that_fails_does_not_end_the_training(task: TrainingTask, tmp_pa
     assert set(prober.failures) == {"probe at step 10", "probe at step 20"}
     assert "nowhere" in prober.failures["probe at step 20"]
     assert storage.exists(str(tmp_path / "jobs/pt-1/checkpoints/step_00000020/manifest.json"))
+
+
+def test_a_step_between_recorded_ones_is_recorded_too(task: TrainingTask, tmp_path: Path) -> None:
+    """An earlier attempt probed the last step and not the first."""
+    run = open_run(tmp_path)
+    earlier = tracking.Run(run)
+    earlier.log_metrics(20, {"probe/mean": 12.5})
+    assert earlier.close() == 0
+    points = probed(task, prepared_of(task, tmp_path), tmp_path, run)
+    assert tracking.metric_history(run, "probe/mean") == [(10, points[0].mean), (20, 12.5)]
+
+
+def test_where_training_leaves_no_cpu_probes_wait_for_its_end(task: TrainingTask, tmp_path: Path) -> None:
+    spec = task.spec.model_copy(update={"compute": task.spec.compute.model_copy(update={"num_workers": 2})})
+    full = dataclasses.replace(task, spec=spec)
+    prepared, results = prepared_of(full, tmp_path), "jobs/pt-1/probes/*/letters/*/result.json"
+    with Prober(full, prepared, JobDirectory(str(tmp_path / "jobs" / "pt-1")), open_run(tmp_path)) as prober:
+        train(full, Worker(), SilentTelemetry())
+        assert not prober._has_room(0)
+        assert list(tmp_path.glob(results)) == []
+        assert [point.step for point in prober.wait(lambda: None)] == [10, 20]
+    assert len(list(tmp_path.glob(results))) == 4
 
 
 PROBE = (

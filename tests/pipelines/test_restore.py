@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import socket
+from functools import partial
 from pathlib import Path
 
 import torch
+from gloo_workers import run_workers
 from training_task import make_task
 
 from electra_core.optimizer import make_optimizer
@@ -41,7 +41,7 @@ def test_workers_start_from_the_newest_checkpoint_that_all_can_read(tmp_path: Pa
                 write_checkpoint(task.checkpoints_uri, step, state_of(networks, optimizer), task.identity, keep=9)
     damaged = Path(task_of(tmp_path, "the first has one damaged", 0).checkpoints_uri) / "step_00000010" / "state.pt"
     damaged.write_bytes(damaged.read_bytes()[:-100])
-    first, second = restore_in_processes(tmp_path)
+    first, second = run_workers(2, partial(_restore_rank, tmp_path))
     assert first == second
     assert first["alike"] == (10, 10.0)
     for case in ("the first has one damaged", "the first lacks one", "the second lacks one"):
@@ -56,26 +56,9 @@ def task_of(folder: Path, case: str, rank: int) -> TrainingTask:
     return make_task(folder, name=f"{case}-{rank}")
 
 
-def restore_in_processes(folder: Path) -> list[dict[str, object]]:
-    """By rank and case: the step and what the embeddings were filled with, or why it was refused."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    processes = [context.Process(target=_restore_rank, args=(rank, port, folder, results)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    told = dict(results.get(timeout=240) for _ in processes)
-    for process in processes:
-        process.join(timeout=60)
-    return [told[rank] for rank in range(2)]
-
-
-def _restore_rank(rank, port, folder, results):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    worker, told = Worker(rank, 2), {}
+def _restore_rank(folder: Path, rank: int, num_workers: int) -> dict[str, object]:
+    """By case: the step and what the embeddings were filled with, or why it was refused."""
+    worker, told = Worker(rank, num_workers), {}
     for case in STEPS_BY_RANK:
         task = task_of(folder, case, rank)
         networks = build_networks(task.spec, task.corpus)
@@ -84,7 +67,4 @@ def _restore_rank(rank, port, folder, results):
             told[case] = (step, float(networks.embeddings.word.detach().mean()))
         except CheckpointError as error:
             told[case] = str(error)
-    results.put((rank, told))
-    results.close()
-    results.join_thread()
-    torch.distributed.destroy_process_group()
+    return told

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-import multiprocessing
-import socket
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
+from gloo_workers import run_workers
 from training_task import make_task
 
 from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError
@@ -20,6 +20,8 @@ from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import SilentTelemetry
 from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Notebook(SilentTelemetry):
@@ -41,14 +43,6 @@ class Notebook(SilentTelemetry):
 
     def log_evaluation(self, step: int, figures: Mapping[str, float]) -> None:
         self.evaluations[step] = dict(figures)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def weights_of(task: TrainingTask) -> dict[str, torch.Tensor]:
@@ -193,34 +187,16 @@ class Run(NamedTuple):
 
 def train_in_processes(folder: Path, num_workers: int, runs: list[Run]) -> list[dict[int, tuple[float, float]]]:
     """Train one run after the other with gloo; rank 0's losses by step, of each."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    arguments = (num_workers, port, folder, runs, results)
-    processes = [context.Process(target=_train_rank, args=(rank, *arguments)) for rank in range(num_workers)]
-    for process in processes:
-        process.start()
-    losses = results.get(timeout=240)
-    for process in processes:
-        process.join(timeout=60)
-    assert all(process.exitcode is not None for process in processes)
-    return losses
+    answers = run_workers(num_workers, partial(_train_rank, folder, runs))
+    assert len(answers) == num_workers
+    return answers[0]
 
 
-def _train_rank(rank, num_workers, port, folder, runs, results):
-    torch.set_num_threads(1)
-    address = f"tcp://127.0.0.1:{port}"
-    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=num_workers)
+def _train_rank(folder, runs, rank, num_workers):
     notebooks = []
     for run in runs:
         notebooks.append(Notebook(fail_at=run.fail_at))
         task = make_task(folder, f"compute.num_workers={num_workers}", *run.overrides, name=run.name)
         with contextlib.suppress(KeyboardInterrupt):
             train(task, Worker(rank, num_workers), notebooks[-1])
-    if rank == 0:
-        results.put([notebook.losses for notebook in notebooks])
-        results.close()
-        results.join_thread()
-    torch.distributed.destroy_process_group()
+    return [notebook.losses for notebook in notebooks]

@@ -97,6 +97,18 @@ def test_a_small_cluster_does_not() -> None:
         check_capacity(spec_of(compute={"num_workers": 1, "cpus_per_worker": 2.5}), cluster())
 
 
+def test_the_workers_of_a_probe_must_fit_too() -> None:
+    """Alone: they wait for the end of training where there is no room beside it."""
+    task = {"type": "glue", "name": "RTE", "uri": "x"}
+    probe = {"tasks": {"rte": task}, "interval_steps": 20_000, "compute": {"cpus_per_worker": 2.0}}
+    check_capacity(spec_of(compute={"num_workers": 2}, probe=probe), cluster())
+    probe["compute"] = {"num_workers": 3}
+    with pytest.raises(InsufficientResourcesError) as caught:
+        check_capacity(spec_of(compute={"num_workers": 2}, probe=probe), cluster())
+    assert [fault.pointer for fault in caught.value.faults] == ["/spec/probe/compute/num_workers"]
+    assert "probe.compute.num_workers × cpus_per_worker must be at most the cluster's 2 CPUs" in str(caught.value)
+
+
 def test_labelled_files_must_be_there(tmp_path: Path) -> None:
     """Files of every split, and a model by its folder or, as TensorFlow's are, by the beginning of its names."""
     for name in ("train.csv", "model.ckpt.index"):

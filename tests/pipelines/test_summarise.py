@@ -1,0 +1,112 @@
+"""From runs to what is reported: seeds without a score, what was not all of a split, the card."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from finished_runs import prepared_task, result_of, run_of, split
+
+from pipelines.finetuning.card import finetuned_card
+from pipelines.finetuning.export_task import ExportTask
+from pipelines.finetuning.summarise import TaskSummary, mean_score, summarise, table
+from pipelines.specs.task import ClassificationTask, RegressionTask
+from pipelines.tasks.scores import medians, summary
+
+NAN = math.nan
+DATA = {"train": "train.csv"}
+NUMBERS = RegressionTask.model_validate({"data": DATA, "metric": "pearson"})
+CLASSES = ClassificationTask.model_validate({"data": DATA})
+
+
+@pytest.mark.parametrize(
+    ("values", "median", "mean"),
+    [
+        ([NAN, 0.75, 0.5], 0.5, 1.25 / 3),
+        ([0.5, NAN], 0.25, 0.25),
+        ([NAN, NAN, 0.5], 0.0, 0.5 / 3),
+        ([NAN, -0.5, 0.5], -0.5, -0.5 / 3),
+    ],
+)
+def test_a_seed_without_a_score_is_the_worst(values: list[float], median: float, mean: float) -> None:
+    found = summary(values, "pearson")
+    assert (found["median"], found["mean"]) == (pytest.approx(median), pytest.approx(mean))
+    assert medians([{"pearson": value} for value in values]) == {"pearson": pytest.approx(median)}
+
+
+def test_where_less_is_better_the_worst_is_the_largest() -> None:
+    assert summary([NAN, 2.0, 4.0, 8.0], "mean_squared_error")["median"] == 6.0
+
+
+def test_what_no_seed_has_is_undefined() -> None:
+    assert math.isnan(summary([NAN, NAN], "pearson")["median"])
+
+
+def summarised(*values: float) -> TaskSummary:
+    prepared = prepared_task(NUMBERS)
+    figures = [{"validation": {"pearson": value}} for value in values]
+    return summarise(prepared, [result_of(seed, one) for seed, one in enumerate(figures, start=1)])
+
+
+def test_one_seed_without_a_score_leaves_the_task_in_the_mean() -> None:
+    """And the report says which it is."""
+    one = summarised(0.5, NAN, 0.75)
+    assert (one.scores.median, one.scores.best_seed, one.scores.by_seed) == (0.5, 3, {"1": 0.5, "3": 0.75})
+    assert mean_score([one]) == 50.0
+    note = "seeds without a pearson, since their answers are all alike, which count as the worst: 2"
+    assert one.scores.report == (note,)
+    text = table([one], {})
+    assert f"- toy, {note}." in text
+    assert "| toy | pearson | 0.5 | 0.3819 | 3 |" in text
+    assert summarised(NAN, NAN).scores.median is None
+
+
+def counted() -> TaskSummary:
+    """Some of each split was left out."""
+    prepared = prepared_task(
+        CLASSES,
+        split("train", 1000, num_bad_rows=2, num_without_window=4, report=("train.csv:5: broken",)),
+        split("validation", 100, num_cut=30),
+        split("test", 100, num_labelled=99),
+        labels=("a", "b"),
+        baselines={"majority": {"accuracy": 0.25}},
+        baseline_notes=("the baseline tfidf is left out: no words",),
+    )
+    scores = {"validation": {"accuracy": 0.5}, "test": {"accuracy": 0.375}}
+    return summarise(prepared, [result_of(1, scores)])
+
+
+NOTES = (
+    "train: questions left out, since their answers fit into no window of max_sequence_length: 4",
+    "validation: examples that are longer than what is read of them: 30 of 100",
+    "test: examples that have a label, and that scores are of: 99 of 100",
+    "the baseline tfidf is left out: no words",
+)
+
+
+def test_what_is_not_all_of_a_split_stands_in_the_report() -> None:
+    one = counted()
+    assert one.scores.report == (*NOTES, "train.csv:5: broken")
+    assert all(f"- toy, {note}." in table([one], {}) for note in NOTES)
+
+
+def test_a_card_tells_test_scores_and_what_was_left_out() -> None:
+    one = counted()
+    export = ExportTask(run_of(one.prepared, seeds=[1, 2]), one.scores, 10, "ft-1", "toy", None, "nowhere")
+    card = finetuned_card(export, "ElectraForSequenceClassification")
+    assert "| figure | median | majority | median on test |" in card
+    assert "| accuracy | 0.5 | 0.25 | 0.375 |" in card
+    assert "| train | 1,000 | 2 | 0 |\n| validation | 100 | 0 | 30 |\n| test | 100 | 0 | 0 |" in card
+    assert all(f"\n- {note}." in card for note in NOTES)
+    assert "accuracy: 1: 0.5, 2: –;" in card
+    assert "Started from: tiny version 7." in card
+
+
+@pytest.mark.parametrize(
+    ("without_pretraining", "given", "expected"), [(False, None, 0.8), (True, None, 1.0), (True, 0.9, 0.9)]
+)
+def test_random_weights_learn_as_fast_below_as_above(
+    without_pretraining: bool, given: float | None, expected: float
+) -> None:
+    run = run_of(prepared_task(CLASSES), without_pretraining=without_pretraining, layerwise_decay=given)
+    assert run.optimizer(10).layerwise_decay == expected
