@@ -1,6 +1,6 @@
 """What a whole job costs beside its bare step, what a second worker gains, and what a larger corpus takes in memory.
 
-    python benchmarks/scaling.py [--quick] [--json PATH]
+    python benchmarks/scaling.py [--quick] [--repetitions N] [--job-alone] [--json PATH]
 
 The job is `pipelines.training.fitting.fit`: Ray Train workers, the loader, progress and metrics into a local MLflow
 store, a checkpoint in the middle of what is timed. Its speed is tokens over wall time between two of its own log
@@ -88,14 +88,18 @@ def build_bare(size: Size, spec: PretrainSpec) -> dict[str, Contender]:
     return {"step": Ours(size, spec.training.precision, torch.device("cpu"), spec.optimizer)}
 
 
-def speeds(plan: Plan, precision: str, corpus: PreparedCorpus, folder: Path) -> dict[str, Samples]:
-    """Tokens per second of the bare step, on all CPUs and on one, and of three kinds of job."""
+def speeds(plan: Plan, precision: str, corpus: PreparedCorpus, folder: Path, *, only_whole: bool) -> dict[str, Samples]:
+    """Tokens per second of the bare step, on all CPUs and on one, and of three kinds of job; or of what has all CPUs
+    alone.
+    """
     import jobs  # imports Ray and MLflow, which the processes started from here can do without
     import ray
 
     specs = {WHOLE: plan.spec(precision, 1, CORES), ONE: plan.spec(precision), TWO: plan.spec(precision, 2)}
-    size = Size(plan.preset, specs[ONE].model, specs[ONE].masking, plan.rows, plan.length, plan.vocab_size)
+    size = Size(plan.preset, specs[WHOLE].model, specs[WHOLE].masking, plan.rows, plan.length, plan.vocab_size)
     bare = {BARE: specs[WHOLE], BARE_ONE: specs[ONE]}
+    if only_whole:
+        del specs[ONE], specs[TWO], bare[BARE_ONE]
     found: dict[str, list[float]] = {name: [] for name in (*bare, *specs)}
     with contextlib.ExitStack() as stack:
         homes = {name: stack.enter_context(Home(build_bare, size, spec)) for name, spec in bare.items()}
@@ -152,25 +156,29 @@ def _train_and_tell(task: TrainingTask, connection: Connection) -> None:
 
 def main() -> None:
     parser = option_parser(__doc__, "the tiny preset, each job once: under two minutes")
+    parser.add_argument("--repetitions", type=int, help="turns of each contender; 2 unless given")
+    parser.add_argument("--job-alone", action="store_true", help="job and bare step on all CPUs, and nothing else")
     parser.add_argument("--precision", choices=("bf16", "fp32"), default="fp32", help="of products; the preset's: fp32")
     options = parser.parse_args()
     if CORES < 2:
         sys.exit("two workers need two CPUs")
     logging.disable(logging.WARNING)  # Ray Train's
     plan = QUICK if options.quick else FULL
+    plan = plan._replace(repetitions=options.repetitions or plan.repetitions)
     with tempfile.TemporaryDirectory(prefix="electra-bench-") as scratch:
         folder = Path(scratch)
         corpus = write_token_corpus(folder / "corpus", plan.corpus_tokens, plan.vocab_size)
-        found = speeds(plan, options.precision, corpus, folder)
-        memory = memory_by_growth(plan, options.precision, folder)
-    smallest, largest = memory[GROWTH[0]], memory[GROWTH[-1]]
-    figures = {
-        "job_vs_step": found[WHOLE].median / found[BARE].median,
-        "job_vs_step_on_one_cpu": found[ONE].median / found[BARE_ONE].median,
-        "two_workers_vs_one": found[TWO].median / found[ONE].median,
-        "trainer_memory_growth": largest["peak_anonymous_bytes"] / smallest["peak_anonymous_bytes"],
-        "trainer_resident_growth": largest["peak_rss_bytes"] / smallest["peak_rss_bytes"],
-    }
+        found = speeds(plan, options.precision, corpus, folder, only_whole=options.job_alone)
+        memory = {} if options.job_alone else memory_by_growth(plan, options.precision, folder)
+    figures = {"job_vs_step": found[WHOLE].median / found[BARE].median}
+    if not options.job_alone:
+        smallest, largest = memory[GROWTH[0]], memory[GROWTH[-1]]
+        figures |= {
+            "job_vs_step_on_one_cpu": found[ONE].median / found[BARE_ONE].median,
+            "two_workers_vs_one": found[TWO].median / found[ONE].median,
+            "trainer_memory_growth": largest["peak_anonymous_bytes"] / smallest["peak_anonymous_bytes"],
+            "trainer_resident_growth": largest["peak_rss_bytes"] / smallest["peak_rss_bytes"],
+        }
     details: dict[str, Any] = {
         "plan": plan._asdict() | {"precision": options.precision},
         "tokens_per_second": {name: samples.as_details() for name, samples in found.items()},
