@@ -74,7 +74,7 @@ def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> 
     """
     merged: dict[str, Any] = dict(document)
     for override in overrides:
-        merged = _merge(merged, _override_document(override))
+        merged = merge(merged, _override_document(override))
     kind = merged.get("kind", "pretrain")
     if not isinstance(kind, str) or kind not in SPECS:
         raise SpecError([FieldProblem(("kind",), f"must be one of {', '.join(SPECS)}", _shown(kind))])
@@ -88,13 +88,13 @@ def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> 
 
 def _with_preset(document: Mapping[str, Any]) -> dict[str, Any]:
     """A pretraining spec on top of what its objective and its preset give."""
-    merged = _merge(objective_defaults(document), document)
+    merged = merge(objective_defaults(document), document)
     preset = merged.get("preset")
     if preset is None:
         return merged
     if not isinstance(preset, str) or preset not in PRESETS:
         raise SpecError([FieldProblem(("preset",), f"must be one of {', '.join(sorted(PRESETS))}", _shown(preset))])
-    return _merge(_preset_under(merged, preset), merged)
+    return merge(_preset_under(merged, preset), merged)
 
 
 def load_spec(text: str | bytes, overrides: Sequence[str] = ()) -> JobSpec:
@@ -196,13 +196,13 @@ def _preset_under(document: Mapping[str, Any], preset: str) -> dict[str, Any]:
     return values
 
 
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`over` laid over `base`, mapping by mapping. A mapping of another `type` replaces the base's whole."""
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
         if isinstance(value, Mapping) and isinstance(below, Mapping) and not _changes_type(below, value):
-            merged[key] = _merge(below, value)
+            merged[key] = merge(below, value)
         else:
             merged[key] = value
     return merged

@@ -1,0 +1,226 @@
+"""From a point of a search's space to a trial's pretraining spec; and whether points can be tried, before any is."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.specs.parsing import FieldProblem, SpecError, merge, resolve_spec
+from pipelines.specs.plan import assumed_vocab_size, flops_until
+from pipelines.specs.pretrain import PretrainSpec
+from pipelines.specs.search import BudgetSpec, SearchSpec
+from pipelines.specs.space import (
+    ChoiceDimension,
+    GridDimension,
+    IntDimension,
+    LogUniformDimension,
+    Point,
+    UniformDimension,
+    Value,
+    counts,
+    grid_points,
+    in_order,
+)
+
+MIN_STEPS = 10
+"""Of a trial: fewer teach nothing, and hardly tell settings apart."""
+SEARCHABLE = ("model", "objective", "masking", "optimizer", "training")
+"""Sections of a pretraining spec that a space may change."""
+_NOT_SEARCHABLE = {
+    "training.num_train_steps": "follows from budget",
+    "training.curriculum": "has steps of its own, where a trial's follow from budget",
+    "training.log_interval_steps": "changes no weight",
+    "training.checkpoint_interval_steps": "changes no weight",
+    "training.num_checkpoints_to_keep": "changes no weight",
+    "training.max_failures": "changes no weight",
+}
+NUM_SAMPLES = 64
+"""Random points that are looked at before a search starts."""
+MAX_SHOWN_PROBLEMS = 20
+
+
+@dataclass(frozen=True)
+class SpaceReport:
+    """What was found of a space before anything was started."""
+
+    num_looked_at: int
+    num_invalid: int
+    problems: tuple[str, ...]
+    """Why, for the first of them."""
+
+
+def trial_spec(search: SearchSpec, point: Point, vocab_size: int | None = None) -> PretrainSpec:
+    """What a trial trains.
+
+    Args:
+        search: the search.
+        point: values by path; paths whose condition does not hold are absent.
+        vocab_size: ids of the tokenizer, once it is known; until then what the base asks for.
+
+    Raises:
+        SpecError: the point breaks a rule of pretraining specs, or the budget is too small for it.
+    """
+    document = merge(search.base, nested(point))
+    spec = _resolved(document)
+    steps = _num_steps(search.budget, spec, vocab_size or assumed_vocab_size(spec))
+    if steps < MIN_STEPS:
+        budget = search.budget.model_dump(exclude_none=True)
+        name, value = next(iter(budget.items()))
+        raise SpecError(
+            [FieldProblem(("budget", name), f"must pay for at least {MIN_STEPS} steps of a trial", f"{value:g}")]
+        )
+    changes: dict[str, Value] = {"training.num_train_steps": steps}
+    if "optimizer.warmup_steps" not in point:
+        share = spec.optimizer.warmup_steps / spec.training.num_train_steps
+        changes["optimizer.warmup_steps"] = math.floor(share * steps)
+    return _resolved(merge(document, nested(changes)))
+
+
+def check_search(search: SearchSpec) -> SpaceReport:
+    """Look at the base, at each dimension's ends, at every point of a grid and at random ones.
+
+    Raises:
+        SpecError: the base is no pretraining spec, a path is no field that can be searched, or no point can be tried.
+    """
+    _check_base(search)
+    _check_paths(search)
+    points = list(_points_to_look_at(search))
+    problems: list[tuple[Point, SpecError]] = []
+    for point in points:
+        try:
+            trial_spec(search, point)
+        except SpecError as error:
+            problems.append((point, error))
+    if len(problems) == len(points):
+        raise SpecError(
+            [one if one.path[:1] == ("budget",) else _at(("space",), one) for one in problems[0][1].problems]
+        )
+    shown = tuple(f"{shown_point(point)}: {error}" for point, error in problems[:MAX_SHOWN_PROBLEMS])
+    return SpaceReport(len(points), len(problems), shown)
+
+
+def nested(point: Point) -> dict[str, Any]:
+    """A document of sections with the values of a point."""
+    document: dict[str, Any] = {}
+    for path, value in point.items():
+        section = document
+        *parents, name = path.split(".")
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[name] = value
+    return document
+
+
+def shown_point(point: Point) -> str:
+    """For people."""
+    return ", ".join(
+        f"{path} = {value:.4g}" if isinstance(value, float) else f"{path} = {value}" for path, value in point.items()
+    )
+
+
+def _resolved(document: Mapping[str, Any]) -> PretrainSpec:
+    spec = resolve_spec({**document, "kind": "pretrain"})
+    assert isinstance(spec, PretrainSpec)
+    return spec
+
+
+def _num_steps(budget: BudgetSpec, spec: PretrainSpec, vocab_size: int) -> int:
+    if budget.steps is not None:
+        return budget.steps
+    steps = spec.training.num_train_steps
+    if budget.tokens is not None:
+        return int(budget.tokens / spec.training.tokens_until(steps) * steps)
+    assert budget.flops is not None
+    return int(budget.flops / flops_until(spec, vocab_size, steps) * steps)
+
+
+def _check_base(search: SearchSpec) -> None:
+    kind = search.base.get("kind", "pretrain")
+    if kind != "pretrain":
+        raise SpecError([FieldProblem(("base", "kind"), "must be 'pretrain'", repr(kind))])
+    try:
+        spec = _resolved(search.base)
+    except SpecError as error:
+        raise SpecError([_at(("base",), problem) for problem in error.problems]) from error
+    if spec.probe is not None:
+        raise SpecError([FieldProblem(("base", "probe"), "must be absent: what scores trials is objective", "a probe")])
+    if spec.training.curriculum:
+        rule = "must be absent: its steps are not those of a trial, which follow from budget"
+        raise SpecError(
+            [FieldProblem(("base", "training", "curriculum"), rule, f"{len(spec.training.curriculum)} stages")]
+        )
+
+
+def _check_paths(search: SearchSpec) -> None:
+    problems = []
+    fields = _resolved(search.base).model_dump(mode="json")
+    for path in search.space:
+        section, _, name = path.partition(".")
+        if section not in SEARCHABLE:
+            rule = f"must be a field of {', '.join(SEARCHABLE)}: trials share the rest"
+            problems.append(FieldProblem(("space", path), rule, None))
+        elif name not in fields[section]:
+            rule = f"must be a field of {section}, one of {', '.join(fields[section])}"
+            problems.append(FieldProblem(("space", path), rule, None))
+        elif path in _NOT_SEARCHABLE:
+            problems.append(FieldProblem(("space", path), f"must be absent: it {_NOT_SEARCHABLE[path]}", None))
+    if problems:
+        raise SpecError(problems)
+
+
+def _points_to_look_at(search: SearchSpec) -> Iterator[dict[str, Value]]:
+    if search.searcher.type == "grid":
+        yield from grid_points(search.space)
+        return
+    rng = random.Random(search.searcher.seed)
+    for path in search.space:
+        for end in _ends(search.space[path]):
+            yield _filled(search, rng, {path: end})
+    for _ in range(NUM_SAMPLES):
+        yield _filled(search, rng, {})
+
+
+def _filled(search: SearchSpec, rng: random.Random, given: Point) -> dict[str, Value]:
+    """A random point with some values given, and such others that these count."""
+    wanted = dict(given)
+    for path in reversed(in_order(search.space)):
+        if path in wanted:
+            wanted |= {other: values[0] for other, values in search.space[path].when.items() if other not in wanted}
+    point: dict[str, Value] = {}
+    for path in in_order(search.space):
+        if counts(search.space[path], point):
+            point[path] = wanted[path] if path in wanted else _drawn(search.space[path], rng)
+    return point
+
+
+def _ends(dimension: Any) -> tuple[Value, ...]:
+    match dimension:
+        case ChoiceDimension() | GridDimension():
+            return dimension.values
+        case IntDimension(low=low, high=high, step=step):
+            return low, low + (high - low) // step * step
+        case UniformDimension() | LogUniformDimension():
+            return dimension.low, dimension.high
+    raise ValueError(f"dimension must be one of a space, got {dimension!r}")
+
+
+def _drawn(dimension: Any, rng: random.Random) -> Value:
+    match dimension:
+        case ChoiceDimension() | GridDimension():
+            return rng.choice(dimension.values)
+        case IntDimension(low=low, high=high, log=True):
+            return min(high, int(math.exp(rng.uniform(math.log(low), math.log(high + 1)))))
+        case IntDimension(low=low, high=high, step=step):
+            return rng.randrange(low, high + 1, step)
+        case LogUniformDimension(low=low, high=high):
+            return math.exp(rng.uniform(math.log(low), math.log(high)))
+        case UniformDimension(low=low, high=high):
+            return rng.uniform(low, high)
+    raise ValueError(f"dimension must be one of a space, got {dimension!r}")
+
+
+def _at(section: tuple[str, ...], problem: FieldProblem) -> FieldProblem:
+    return FieldProblem((*section, *problem.path), problem.rule, problem.value)
