@@ -42,7 +42,8 @@ from pipelines.specs.documents import Failure, JobResult, Stage
 from pipelines.specs.evaluate import EvaluateSpec
 from pipelines.specs.finetune import FinetuneSpec
 from pipelines.specs.jobs import ID_PREFIXES, JobSpec
-from pipelines.specs.parsing import SpecError, load_spec
+from pipelines.specs.parsing import load_spec
+from pipelines.specs.spec_errors import SpecError
 from pipelines.surroundings import connect_to_ray, tracking_uri_of
 
 log = logging.getLogger("pipelines.main")  # also when run with -m, where __name__ is __main__

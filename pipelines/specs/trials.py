@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.specs.parsing import FieldProblem, SpecError, merge, resolve_spec
 from pipelines.specs.plan import assumed_vocab_size, flops_until
 from pipelines.specs.pretrain import PretrainSpec
+from pipelines.specs.resolving import merge, resolve_pretraining
 from pipelines.specs.search import BudgetSpec, SearchSpec
 from pipelines.specs.space import (
     ChoiceDimension,
@@ -24,6 +24,7 @@ from pipelines.specs.space import (
     grid_points,
     in_order,
 )
+from pipelines.specs.spec_errors import FieldProblem, SpecError
 
 MIN_STEPS = 10
 """Of a trial: fewer teach nothing, and hardly tell settings apart."""
@@ -122,9 +123,7 @@ def shown_point(point: Point) -> str:
 
 
 def _resolved(document: Mapping[str, Any]) -> PretrainSpec:
-    spec = resolve_spec({**document, "kind": "pretrain"})
-    assert isinstance(spec, PretrainSpec)
-    return spec
+    return resolve_pretraining({**document, "kind": "pretrain"})
 
 
 def _num_steps(budget: BudgetSpec, spec: PretrainSpec, vocab_size: int) -> int:

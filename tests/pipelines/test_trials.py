@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipelines.specs.parsing import SpecError
 from pipelines.specs.plan import flops_until
 from pipelines.specs.search import SearchSpec
+from pipelines.specs.spec_errors import SpecError
 from pipelines.specs.trials import check_search, nested, trial_spec
 
 LAMBDA = {"objective.discriminator_weight": {"type": "log_uniform", "low": 1, "high": 100}}
