@@ -256,7 +256,17 @@ def test_batches_are_padded_to_their_longest_row(tokenizer: Tokenizer) -> None:
     assert batch.tokens.token_type_ids.tolist() == [[0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 0, 0]]
     assert batch.labels.tolist() == [1, 0]
     assert not batch.tokens.is_packed
-    assert cutter.cut(np.array([0])).tokens.is_packed
+    assert cutter.cut(np.array([1])).tokens.is_packed
+
+
+def test_batches_have_few_lengths(tokenizer: Tokenizer) -> None:
+    """Multiples of eight, and that of the longest row of all."""
+    task = ClassificationTask.model_validate({"data": DATA})
+    examples = [TextExample(str(count), "red " * count, None, "x") for count in range(1, 13)]
+    cutter = RowCutter(maker(task, tokenizer, ("x",)).make(examples), 1, 0, torch.device("cpu"))
+    batches = [cutter.cut(np.array([index])).tokens for index in range(len(examples))]
+    assert [batch.input_ids.shape[1] for batch in batches] == [8] * 6 + [14] * 6
+    assert [int(batch.attention_mask.sum()) for batch in batches] == list(range(3, 15))
 
 
 def test_each_epoch_has_every_example_once_in_an_order_of_its_own() -> None:
