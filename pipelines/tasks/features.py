@@ -31,8 +31,8 @@ from pipelines.tasks.examples import ChoiceExample, Example, QuestionExample, Ta
 NO_LABEL = -100
 """Of a token without a label, and of a row whose label is not known; the loss's own number."""
 CHUNK_CHARACTERS = 1_000_000
-"""Of the texts that are tokenised at a time: a whole encoding takes a hundred bytes a token."""
-Kept = TypeVar("Kept")
+"""Of the texts that are tokenised at a time: a whole encoding takes nearly a kilobyte a token."""
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,9 @@ class FeatureMaker:
                 labels.append(NO_LABEL if example.label is None else example.label)
         return rows.features(np.array(labels, np.int64))
 
-    def _encoded(self, texts: Sequence[str] | Sequence[list[str]], keep: Callable[[Encoding], Kept]) -> Iterator[Kept]:
+    def _encoded(
+        self, texts: Sequence[str] | Sequence[list[str]], keep: Callable[[Encoding], _Kept]
+    ) -> Iterator[_Kept]:
         """What is kept of each text's encoding, in order. Of whole encodings there is one chunk at a time."""
         is_split = bool(texts) and isinstance(texts[0], list)
         for start, end in _chunks(texts):
