@@ -23,7 +23,8 @@ from pipelines.specs.task import (
     UserTask,
 )
 from pipelines.tasks.examples import Answer, ChoiceExample, Example, QuestionExample, TaggedExample, TextExample
-from pipelines.tasks.features import NO_LABEL, FeatureMaker, Features
+from pipelines.tasks.feature_maker import FeatureMaker
+from pipelines.tasks.features import NO_LABEL, Features
 from pipelines.tokenizer import bert_tokenizer, save_tokenizer, special_ids
 
 WORDS = ["red", "green", "blue", "river", "mountain", "bridge", "tower", "oslo", "bergen", "capital", "of", "norway"]
@@ -212,7 +213,7 @@ def test_texts_are_tokenised_a_bounded_number_of_characters_at_a_time(
     ]
     task = kind.model_validate({"data": DATA})
     whole = maker(task, tokenizer, ("x", "y")).make(examples)
-    monkeypatch.setattr("pipelines.tasks.features.CHUNK_CHARACTERS", 101)
+    monkeypatch.setattr("pipelines.tasks.encodings.CHUNK_CHARACTERS", 101)
     watched = WatchedTokenizer(tokenizer)
     made = FeatureMaker(task, watched, special_ids(tokenizer), ("x", "y"), 16).make(examples)
     *others, longest = sorted(watched.batches)
