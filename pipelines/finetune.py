@@ -88,7 +88,8 @@ def run_finetuning(
 
     reporter.stage("record", "registering the models")
     models = _record(run, spec, directory, summaries, left_out, exports, runs, results)
-    _delete_weights([one for one in runs if one not in [export.run for export in exports]])
+    exported = {export.run.uri for export in exports}
+    _delete_weights([one for one in runs if one.uri not in exported])
     first = summaries[0].scores
     return JobResult(
         state="SUCCEEDED",

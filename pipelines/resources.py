@@ -124,7 +124,7 @@ def run_side_by_side(
             except (WorkerCrashedError, NodeDiedError, ObjectLostError, OutOfMemoryError) as error:
                 losses[place] += 1
                 _check_losses(losses[place], error)
-                waiting_places.append(place)
+                waiting_places.insert(0, place)  # the last to be tried again: what it met with may have passed by then
                 continue
             num_done += 1
             yield place, returned

@@ -82,7 +82,7 @@ def outputs_of(
     is_by_token = prepared.task.kind in ("token_classification", "question_answering")
     at = 0
     while at < len(order):
-        rows = max(1, TOKENS_PER_BATCH // (int(lengths[order[at]]) * prepared.num_choices))
+        rows = max(1, TOKENS_PER_BATCH // (cutter.padded(int(lengths[order[at]])) * prepared.num_choices))
         some = order[at : at + rows]
         at += rows
         batch = cutter.cut(some)

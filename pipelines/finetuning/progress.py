@@ -77,11 +77,12 @@ class RunsProgress:
         """What a run said last; nothing before it begins."""
         try:
             uri = storage.join(self._runs[place].uri, PROGRESS_FILE)
-            told: dict[str, Any] = storage.read_json(uri) if storage.exists(uri) else {}
+            if storage.exists(uri):
+                told: dict[str, Any] = storage.read_json(uri)
+                return told
         except storage.StorageError as error:
             log.warning("run_progress_unread", extra={"reason": str(error)[:300]})
-            return self._seen.get(place, {})
-        return told
+        return self._seen.get(place, {})  # what was said once stays said
 
     def _taken(self) -> int:
         """Steps of all runs."""

@@ -20,7 +20,8 @@ from pipelines.predicting.model import LoadedModel
 from pipelines.specs.labelled import LabelledData
 from pipelines.specs.task import ClassificationTask, QuestionAnsweringTask, UserTask
 from pipelines.tasks.examples import Example, QuestionExample, TextExample
-from pipelines.tasks.features import FeatureMaker, Features
+from pipelines.tasks.feature_maker import FeatureMaker
+from pipelines.tasks.features import Features
 
 TOKENS_PER_BATCH = 1024
 """Padding included. Little, for a generator's logits are as many as the vocabulary has entries for each of them."""

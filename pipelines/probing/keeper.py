@@ -100,10 +100,10 @@ class CheckpointKeeper:
                 if base is not None:
                     self._kept.setdefault(_step_of(uri), base)
             checkpoints = list_checkpoints(self._task.checkpoints_uri)
-        except PipelineError as error:
+        except Exception as error:  # noqa: BLE001 - a thread that died of it would keep nothing more
             # One may just have been deleted; the storage may be away for a moment.
             log.warning("probe_checkpoints_unread", extra={"reason": str(error)[:300]})
-            self._reasons |= {step: str(error)[:500] for step in self._due_steps() if step not in self._kept}
+            self._reasons |= {step: _reason(error) for step in self._due_steps() if step not in self._kept}
             return False
         due = [one for one in checkpoints if one.step in self._due_steps() and one.step not in self._kept]
         copied = [self._copy(checkpoint) for checkpoint in due]  # each of them, whatever becomes of the others
@@ -112,9 +112,9 @@ class CheckpointKeeper:
     def _copy(self, checkpoint: Checkpoint) -> bool:
         try:
             self._kept[checkpoint.step] = self._write(checkpoint)
-        except PipelineError as error:
+        except Exception as error:  # noqa: BLE001 - as above
             log.warning("probe_checkpoint_uncopied", extra={"step": checkpoint.step, "reason": str(error)[:300]})
-            self._reasons[checkpoint.step] = str(error)[:500]
+            self._reasons[checkpoint.step] = _reason(error)
             return False
         return True
 
@@ -146,3 +146,8 @@ class CheckpointKeeper:
 
 def _step_of(folder: str) -> int:
     return int(folder.rpartition("_")[2])
+
+
+def _reason(error: Exception) -> str:
+    """Our own errors are sentences; of others the kind says more than the text."""
+    return (str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error}")[:500]

@@ -26,7 +26,8 @@ from pipelines.tasks.examples import (
     TaskData,
     TextExample,
 )
-from pipelines.tasks.features import FeatureMaker, Features
+from pipelines.tasks.feature_maker import FeatureMaker
+from pipelines.tasks.features import Features
 from pipelines.tasks.files import TaskFiles, task_files
 from pipelines.tasks.glue import glue_task
 from pipelines.tasks.read import check_label_names, overlap, read_task

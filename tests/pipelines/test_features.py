@@ -23,7 +23,8 @@ from pipelines.specs.task import (
     UserTask,
 )
 from pipelines.tasks.examples import Answer, ChoiceExample, Example, QuestionExample, TaggedExample, TextExample
-from pipelines.tasks.features import NO_LABEL, FeatureMaker, Features
+from pipelines.tasks.feature_maker import FeatureMaker
+from pipelines.tasks.features import NO_LABEL, Features
 from pipelines.tokenizer import bert_tokenizer, save_tokenizer, special_ids
 
 WORDS = ["red", "green", "blue", "river", "mountain", "bridge", "tower", "oslo", "bergen", "capital", "of", "norway"]
@@ -212,7 +213,7 @@ def test_texts_are_tokenised_a_bounded_number_of_characters_at_a_time(
     ]
     task = kind.model_validate({"data": DATA})
     whole = maker(task, tokenizer, ("x", "y")).make(examples)
-    monkeypatch.setattr("pipelines.tasks.features.CHUNK_CHARACTERS", 101)
+    monkeypatch.setattr("pipelines.tasks.encodings.CHUNK_CHARACTERS", 101)
     watched = WatchedTokenizer(tokenizer)
     made = FeatureMaker(task, watched, special_ids(tokenizer), ("x", "y"), 16).make(examples)
     *others, longest = sorted(watched.batches)
@@ -256,7 +257,17 @@ def test_batches_are_padded_to_their_longest_row(tokenizer: Tokenizer) -> None:
     assert batch.tokens.token_type_ids.tolist() == [[0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 0, 0]]
     assert batch.labels.tolist() == [1, 0]
     assert not batch.tokens.is_packed
-    assert cutter.cut(np.array([0])).tokens.is_packed
+    assert cutter.cut(np.array([1])).tokens.is_packed
+
+
+def test_batches_have_few_lengths(tokenizer: Tokenizer) -> None:
+    """Multiples of eight, and that of the longest row of all."""
+    task = ClassificationTask.model_validate({"data": DATA})
+    examples = [TextExample(str(count), "red " * count, None, "x") for count in range(1, 13)]
+    cutter = RowCutter(maker(task, tokenizer, ("x",)).make(examples), 1, 0, torch.device("cpu"))
+    batches = [cutter.cut(np.array([index])).tokens for index in range(len(examples))]
+    assert [batch.input_ids.shape[1] for batch in batches] == [8] * 6 + [14] * 6
+    assert [int(batch.attention_mask.sum()) for batch in batches] == list(range(3, 15))
 
 
 def test_each_epoch_has_every_example_once_in_an_order_of_its_own() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from training_task import make_task
 
 from pipelines.finetuning.base_model import WEIGHTS_FILE
@@ -68,6 +71,18 @@ def test_a_damaged_checkpoint_costs_its_own_probe_alone(task: TrainingTask, tmp_
     assert sorted(found.kept) == [20]
     assert list(found.missed()) == [10]
     assert "must have sha256" in found.missed()[10]
+
+
+def test_a_fault_that_nobody_foresaw_costs_one_probe_too(task: TrainingTask, tmp_path: Path) -> None:
+    """A manifest of another program: no thread dies of it unheard, and the next checkpoint is copied."""
+    state = checkpoint(tmp_path, 10) / "state.pt"
+    torch.save({"weights": 1}, state)
+    manifest = state.with_name("manifest.json")
+    known = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**known, "sha256": hashlib.sha256(state.read_bytes()).hexdigest()}))
+    found = kept(task, tmp_path)
+    assert sorted(found.kept) == [20]
+    assert found.missed() == {10: "KeyError: 'networks'"}
 
 
 def test_a_checkpoint_that_was_deleted_is_missed_aloud(task: TrainingTask, tmp_path: Path) -> None:

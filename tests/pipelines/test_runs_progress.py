@@ -43,6 +43,16 @@ def test_a_run_that_waits_for_room_does_not_hang(
     assert reporter.fields["step"] == 7
 
 
+def test_what_was_said_once_stays_said(task: SeedTask, reporter: ProgressReporter) -> None:
+    """A storage may not show a file for a moment."""
+    runs = RunsProgress([task], {}, reporter)
+    said(task, step=3)
+    runs.tell(now=True)
+    Path(task.uri, "progress.json").unlink()
+    runs.tell(now=True)
+    assert reporter.fields["message"].endswith("at step 3 of 64")
+
+
 def test_a_run_that_falls_silent_hangs_and_is_named(
     task: SeedTask, reporter: ProgressReporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
