@@ -46,7 +46,7 @@ class JobQuery(Request):
     """Any of these states."""
     name: Annotated[str, Field(max_length=100)] | None = None
     """Exactly this name."""
-    kind: Literal["pretrain", "finetune", "evaluate"] | None = None
+    kind: Literal["pretrain", "finetune", "evaluate", "search"] | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     """Jobs a page."""
     cursor: Annotated[str, Field(max_length=500)] | None = None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel
-from pipelines.specs.compute import FinetuneComputeSpec
 from pipelines.specs.evaluate import MinimalPairsSpec
 from pipelines.specs.finetune import FinetuneTrainingSpec
 from pipelines.specs.record import Name
-from pipelines.specs.task import TaskSpec
+from pipelines.specs.task import TaskSpec, check_averaged
 
 
 class ProbeObjective(FrozenModel):
@@ -22,7 +21,12 @@ class ProbeObjective(FrozenModel):
     tasks: Annotated[dict[Name, TaskSpec], Field(min_length=1, max_length=20)]
     """By name."""
     training: FinetuneTrainingSpec = FinetuneTrainingSpec()
-    compute: FinetuneComputeSpec = FinetuneComputeSpec()
+    """Each task is finetuned once for each of its seeds, where the trial was trained."""
+
+    @model_validator(mode="after")
+    def _scores_can_be_averaged(self) -> Self:
+        check_averaged(self.tasks)
+        return self
 
 
 class MinimalPairsObjective(FrozenModel):

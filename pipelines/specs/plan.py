@@ -9,7 +9,7 @@ from electra_core.accounting import parameter_counts, training_flops_per_token, 
 from pipelines.specs.advice import spec_warnings
 from pipelines.specs.corpus import WordPieceSpec
 from pipelines.specs.curriculum import Stage
-from pipelines.specs.documents import Document
+from pipelines.specs.document import Document
 from pipelines.specs.pretrain import PretrainSpec
 
 BERT_VOCAB_SIZE = 30_522

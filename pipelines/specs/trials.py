@@ -53,6 +53,15 @@ class SpaceReport:
     """Why, for the first of them."""
 
 
+def base_spec(search: SearchSpec) -> PretrainSpec:
+    """The base with its own number of steps, whatever the budget pays for.
+
+    Raises:
+        SpecError: it is no pretraining spec.
+    """
+    return _resolved(search.base)
+
+
 def trial_spec(search: SearchSpec, point: Point, vocab_size: int | None = None) -> PretrainSpec:
     """What a trial trains.
 
@@ -73,7 +82,8 @@ def trial_spec(search: SearchSpec, point: Point, vocab_size: int | None = None) 
         raise SpecError(
             [FieldProblem(("budget", name), f"must pay for at least {MIN_STEPS} steps of a trial", f"{value:g}")]
         )
-    changes: dict[str, Value] = {"training.num_train_steps": steps}
+    # Trials are scored at rungs, by the objective: held-out figures in between would cost and not count.
+    changes: dict[str, Value] = {"training.num_train_steps": steps, "evaluation.interval_steps": steps}
     if "optimizer.warmup_steps" not in point:
         share = spec.optimizer.warmup_steps / spec.training.num_train_steps
         changes["optimizer.warmup_steps"] = math.floor(share * steps)
