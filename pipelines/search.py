@@ -152,10 +152,9 @@ def _progress(ledger: Ledger, search: SearchSpec) -> dict[str, Any]:
     best = ledger.without_rungs(ledger.best(LEADERBOARD))
     shown = f"; best {ledger.metric} {best[0].score:.4g}" if best else ""
     num_ended = sum(number for state, number in counts.items() if state != "INVALID")
-    is_counted = search.searcher.type != "grid"
     return {
         "message": f"{num_running} trials running{', ' if done else ''}{done}{shown}",
-        "fraction": min(1.0, num_ended / search.num_trials) if is_counted else None,
+        "fraction": min(1.0, num_ended / search.most_trials),
         "leaderboard": best,
     }
 

@@ -66,9 +66,8 @@ def run_trials(
     logging.getLogger("ray.tune").setLevel(logging.ERROR)  # it misses the files that are switched off below
     os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
     np.random.seed(search.searcher.seed)  # noqa: NPY002 - Ray Tune's brackets are drawn from the global state
-    is_open = is_final or search.searcher.type == "grid"
     searcher = TrialSearcher(
-        context, ledger, proposer, None if is_open else search.num_trials, is_final, reporter.is_cancelled
+        context, ledger, proposer, None if is_final else search.most_trials, is_final, reporter.is_cancelled
     )
     actor: Any = tune.with_parameters(TrialActor, task=TrialActorTask(context, measure))
     tuner = tune.Tuner(

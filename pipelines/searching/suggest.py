@@ -26,7 +26,6 @@ from pipelines.specs.space import (
     in_order,
 )
 
-
 Ending = Literal["COMPLETED", "STOPPED", "FAILED", "INVALID"]
 """How a point ended: FAILED says nothing of it, INVALID that there is none like it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pipelines.specs.advice import finetuning_warnings, spec_warnings
+from pipelines.specs.advice import finetuning_warnings, search_warnings, spec_warnings
 from pipelines.specs.comparing import MinimalPairsObjective, ProbeObjective
 from pipelines.specs.corpus import PythonDocsSource
 from pipelines.specs.document import Document
@@ -15,7 +15,6 @@ from pipelines.specs.jobs import JobSpec
 from pipelines.specs.model_source import NetworkFiles
 from pipelines.specs.plan import JobPlan, assumed_vocab_size, flops_until, plan_job
 from pipelines.specs.search import SearchSpec
-from pipelines.specs.space import grid_points
 from pipelines.specs.task import GlueSuite, GlueTask, TaskSpec
 from pipelines.specs.trials import check_search, trial_spec
 
@@ -175,7 +174,7 @@ def labelled_files(pointer: str, task: TaskSpec) -> Iterator[tuple[str, str]]:
 def _plan_search(spec: SearchSpec, corpus_bytes: int | None) -> SearchPlan:
     base = trial_spec(spec, {})
     report = check_search(spec)
-    num_trials = sum(1 for _ in grid_points(spec.space)) if spec.searcher.type == "grid" else spec.num_trials
+    num_trials = spec.most_trials
     num_final = 0 if spec.final is None else (spec.final.num_best + 1) * len(spec.final.seeds)
     flops = flops_until(base, assumed_vocab_size(base), base.training.num_train_steps)
     at_a_time = min(spec.compute.max_concurrent_trials, num_trials)
@@ -192,7 +191,11 @@ def _plan_search(spec: SearchSpec, corpus_bytes: int | None) -> SearchPlan:
         corpus_bytes=corpus_bytes,
         num_points_looked_at=report.num_looked_at,
         num_invalid_points=report.num_invalid,
-        warnings=(*spec_warnings(base), *(f"cannot be tried: {problem}" for problem in report.problems)),
+        warnings=(
+            *spec_warnings(base),
+            *search_warnings(spec, base),
+            *(f"cannot be tried: {problem}" for problem in report.problems),
+        ),
     )
 
 

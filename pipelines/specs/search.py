@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -9,9 +11,24 @@ from pydantic import Field, model_validator
 from electra_core.config import FrozenModel
 from pipelines.specs.comparing import SearchObjective, check_comparable
 from pipelines.specs.record import FinetuneRecordSpec, Name
-from pipelines.specs.space import GridDimension, Space, check_conditions, grid_points
+from pipelines.specs.space import GridDimension, Space, check_conditions, count_grid_points
 
 MAX_TRIALS = 10_000
+DEFAULT_TRIALS = 16
+_REFUSED: Mapping[str, Mapping[str, str]] = {
+    "scheduler": {
+        "pbt": "changes learning rates in mid-training, and a winner is then a schedule that no spec can write down; its "
+        "trials share weights, so that a final round cannot retrain one",
+        "pb2": "is population based training, and refused like it",
+        "bohb": "is a searcher and a scheduler in one; asha with the searcher tpe does the same work",
+    },
+    "searcher": {
+        "bohb": "has no kept implementation (ConfigSpace and HpBandSter stand still); tpe with the scheduler asha is the "
+        "same idea",
+        "bayesopt": "has no kept implementation; tpe and cma are offered",
+    },
+}
+"""What people know from elsewhere, and why it is not here."""
 
 
 class BudgetSpec(FrozenModel):
@@ -130,8 +147,8 @@ class SearchSpec(FrozenModel):
     space: Space
     objective: SearchObjective
     budget: BudgetSpec
-    num_trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] = 16
-    """Points that are tried; with grids, of each of their combinations."""
+    num_trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
+    """Points that are tried; 16 when absent. Of a grid all combinations are."""
     scheduler: Scheduler = AshaScheduler()
     searcher: SearcherSpec = SearcherSpec()
     final: FinalRoundSpec | None = FinalRoundSpec()
@@ -139,6 +156,16 @@ class SearchSpec(FrozenModel):
     """Write a spec for this preset from the winner, with the rule behind each field."""
     compute: SearchComputeSpec = SearchComputeSpec()
     record: SearchRecordSpec = SearchRecordSpec()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_refused(cls, document: Any) -> Any:
+        for section, reasons in _REFUSED.items():
+            given = document.get(section) if isinstance(document, Mapping) else None
+            name = given.get("type") if isinstance(given, Mapping) else None
+            if isinstance(name, str) and name in reasons:
+                raise ValueError(f"{section}.type must not be {name!r}, which {reasons[name]}")
+        return document
 
     @model_validator(mode="after")
     def _space_can_be_searched(self) -> Self:
@@ -156,12 +183,32 @@ class SearchSpec(FrozenModel):
             words = [path for path in self.space if self.space[path].type == "choice"]
             if words:
                 raise ValueError(f"space must have numbers alone where searcher.type is 'cma', got {words[0]}")
-        num_points = sum(1 for _ in grid_points(self.space)) if self.searcher.type == "grid" else 1
-        if self.searcher.type == "grid" and "num_trials" in self.model_fields_set:
+        if self.searcher.type == "grid" and self.num_trials is not None:
             raise ValueError(f"num_trials must be absent where searcher.type is 'grid', got {self.num_trials}")
-        if num_points > MAX_TRIALS:
-            raise ValueError(f"space must have at most {MAX_TRIALS} combinations of its grids, got {num_points}")
+        if self.most_trials > MAX_TRIALS:
+            raise ValueError(f"space must have at most {MAX_TRIALS} combinations of its grids, got {self.most_trials}")
         return self
+
+    @model_validator(mode="after")
+    def _brackets_have_rungs(self) -> Self:
+        if isinstance(self.scheduler, HyperbandScheduler):
+            # The last bracket must have a rung below the whole budget: else nothing of it is ever stopped.
+            most = math.ceil(
+                math.log(1 / self.scheduler.min_fraction) / math.log(self.scheduler.reduction_factor) - 1e-9
+            )
+            if self.scheduler.num_brackets > most:
+                raise ValueError(
+                    f"scheduler.num_brackets must be at most {most} with min_fraction {self.scheduler.min_fraction:.3g} "
+                    f"and reduction_factor {self.scheduler.reduction_factor:g}, got {self.scheduler.num_brackets}"
+                )
+        return self
+
+    @property
+    def most_trials(self) -> int:
+        """Points that are tried, if the space has as many."""
+        if self.searcher.type == "grid":
+            return count_grid_points(self.space)
+        return self.num_trials or DEFAULT_TRIALS
 
     @model_validator(mode="after")
     def _scores_can_be_compared(self) -> Self:

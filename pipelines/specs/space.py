@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel
+
+MOST_COUNTED = 100_000
+"""Combinations that are gone through one by one."""
 
 Path = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$", max_length=200)]
 """Of a field of a pretraining spec, such as `objective.discriminator_weight`."""
@@ -152,6 +156,12 @@ def in_order(space: Mapping[str, Any]) -> list[str]:
 def counts(dimension: Any, point: Point) -> bool:
     """Whether a dimension counts beside the values that others have."""
     return all(other in point and point[other] in wanted for other, wanted in dimension.when.items())
+
+
+def count_grid_points(space: Mapping[str, Any]) -> int:
+    """Combinations of the grids; where there are far too many, how many there would be without conditions."""
+    most = math.prod(len(one.values) for one in space.values() if isinstance(one, GridDimension))
+    return most if most > MOST_COUNTED else sum(1 for _ in grid_points(space))
 
 
 def grid_points(space: Mapping[str, Any]) -> Iterator[dict[str, Value]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.specs.comparing import TrainingMetricObjective
 from pipelines.specs.plan import assumed_vocab_size, flops_until
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
@@ -38,6 +39,8 @@ _NOT_SEARCHABLE = {
     "training.num_checkpoints_to_keep": "changes no weight",
     "training.max_failures": "changes no weight",
 }
+_WITHOUT_DETECTION = frozenset({"mlm", "replace_mlm"})
+_WITHOUT_GENERATOR_LOSS = frozenset({"mlm", "electric"})
 NUM_SAMPLES = 64
 """Random points that are looked at before a search starts."""
 MAX_SHOWN_PROBLEMS = 20
@@ -154,6 +157,11 @@ def _check_base(search: SearchSpec) -> None:
         spec = _resolved(search.base)
     except SpecError as error:
         raise SpecError([_at(("base",), problem) for problem in error.problems]) from error
+    if spec.initialization is not None and any(path.startswith("model.") for path in search.space):
+        path = next(path for path in search.space if path.startswith("model."))
+        rule = "must be absent where the base has an initialization, whose weights have one size"
+        raise SpecError([FieldProblem(("space", path), rule, None)])
+    _check_objective(search, spec)
     if spec.probe is not None:
         raise SpecError([FieldProblem(("base", "probe"), "must be absent: what scores trials is objective", "a probe")])
     if spec.training.curriculum:
@@ -161,6 +169,27 @@ def _check_base(search: SearchSpec) -> None:
         raise SpecError(
             [FieldProblem(("base", "training", "curriculum"), rule, f"{len(spec.training.curriculum)} stages")]
         )
+
+
+def _check_objective(search: SearchSpec, base: PretrainSpec) -> None:
+    """Whether the networks of every objective that is tried have what is measured."""
+    dimension = search.space.get("objective.name")
+    names = [base.objective.name, *(getattr(dimension, "values", ()) if dimension is not None else ())]
+    without = [name for name in names if name in _WITHOUT_DETECTION]
+    if without and search.objective.type in ("fixed_corruption", "minimal_pairs"):
+        rule = (
+            f"must not be {search.objective.type!r} where objective.name may be {without[0]!r}, which trains no "
+            "discriminator; take 'probe'"
+        )
+        raise SpecError([FieldProblem(("objective", "type"), rule, None)])
+    if isinstance(search.objective, TrainingMetricObjective):
+        metric = search.objective.metric
+        is_of_detection = metric.startswith("discriminator_")
+        lacking = without if is_of_detection else [name for name in names if name in _WITHOUT_GENERATOR_LOSS]
+        if lacking or (not is_of_detection and base.objective.generator != "transformer"):
+            name = lacking[0] if lacking else base.objective.name
+            rule = f"must be a figure that every trial has, and objective.name {name!r} has no {metric}"
+            raise SpecError([FieldProblem(("objective", "metric"), rule, repr(metric))])
 
 
 def _check_paths(search: SearchSpec) -> None:

@@ -108,7 +108,7 @@ def test_a_search_that_cannot_be_is_refused_before_it_starts(fields: dict[str, A
     [
         ({"budget": {}}, "one of flops, tokens and steps must be given, got none"),
         ({"budget": {"flops": 1e12, "steps": 5}}, "got flops and steps"),
-        ({"scheduler": {"type": "pbt"}}, "Input tag 'pbt' found using 'type' does not match"),
+        ({"scheduler": {"type": "pbt"}}, "scheduler.type must not be 'pbt', which changes settings in mid-training"),
         ({"searcher": {"type": "grid"}}, "space must have grids alone where searcher.type is 'grid', got objective"),
         ({"searcher": {"type": "cma"}}, "space must have numbers alone where searcher.type is 'cma', got model"),
         (
