@@ -17,15 +17,14 @@ MAX_TRIALS = 10_000
 DEFAULT_TRIALS = 16
 _REFUSED: Mapping[str, Mapping[str, str]] = {
     "scheduler": {
-        "pbt": "changes learning rates in mid-training, and a winner is then a schedule that no spec can write down; its "
-        "trials share weights, so that a final round cannot retrain one",
-        "pb2": "is population based training, and refused like it",
-        "bohb": "is a searcher and a scheduler in one; asha with the searcher tpe does the same work",
+        "pbt": "changes settings in mid-training: its winner is a schedule that no spec can write down and no final "
+        "round can retrain. Take 'asha'",
+        "pb2": "is population based training. Take 'asha'",
+        "bohb": "is a searcher and a scheduler in one. Take 'asha' with the searcher 'tpe', which is the same idea",
     },
     "searcher": {
-        "bohb": "has no kept implementation (ConfigSpace and HpBandSter stand still); tpe with the scheduler asha is the "
-        "same idea",
-        "bayesopt": "has no kept implementation; tpe and cma are offered",
+        "bohb": "has no implementation that is still kept up. Take 'tpe' with the scheduler 'asha', the same idea",
+        "bayesopt": "has no implementation that is still kept up. Take 'tpe' or 'cma'",
     },
 }
 """What people know from elsewhere, and why it is not here."""
@@ -193,13 +192,12 @@ class SearchSpec(FrozenModel):
     def _brackets_have_rungs(self) -> Self:
         if isinstance(self.scheduler, HyperbandScheduler):
             # The last bracket must have a rung below the whole budget: else nothing of it is ever stopped.
-            most = math.ceil(
-                math.log(1 / self.scheduler.min_fraction) / math.log(self.scheduler.reduction_factor) - 1e-9
-            )
+            lowest, factor = self.scheduler.min_fraction, self.scheduler.reduction_factor
+            most = math.ceil(math.log(1 / lowest) / math.log(factor) - 1e-9)
             if self.scheduler.num_brackets > most:
                 raise ValueError(
-                    f"scheduler.num_brackets must be at most {most} with min_fraction {self.scheduler.min_fraction:.3g} "
-                    f"and reduction_factor {self.scheduler.reduction_factor:g}, got {self.scheduler.num_brackets}"
+                    f"scheduler.num_brackets must be at most {most} with min_fraction {lowest:.3g} and "
+                    f"reduction_factor {factor:g}, got {self.scheduler.num_brackets}"
                 )
         return self
 
