@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from pipelines import storage
 from pipelines.corpus.prepare import prepare_corpus
 from pipelines.errors import PipelineError
 from pipelines.evaluation import Evaluated, describe_corpus, evaluate_on_cluster
@@ -37,6 +38,8 @@ from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
 from pipelines.specs.search import SearchSpec
 from pipelines.specs.space import Point
+from pipelines.specs.spec_errors import SpecError
+from pipelines.specs.transfer import transfer, transfer_text
 from pipelines.specs.trial_documents import SettingScores
 from pipelines.specs.trials import check_search, trial_spec
 from pipelines.storage.artifacts import PreparedCorpus
@@ -87,6 +90,7 @@ def run_search(
 
     reporter.stage("record", "registering the models")
     outcome = make_outcome(context, ledger, settings, winner, is_better)
+    outcome = outcome.model_copy(update={"transfer_uri": _transfer(spec, trial, winner, directory)})
     models = record_search(run, directory, _named(trial, spec), spec.space, outcome, ledger, evaluated)
     CheckpointSweeper(ledger, directory.uri, 0).sweep_all()
     return JobResult(
@@ -223,6 +227,20 @@ def _export(trial: Trial, spec: SearchSpec, directory: JobDirectory, reporter: P
         pass
     task = replace(trial.task, spec=_named(trial, spec))
     return evaluate_on_cluster(task, directory.uri, directory.job_id)
+
+
+def _transfer(spec: SearchSpec, trial: Trial, winner: Point, directory: JobDirectory) -> str | None:
+    """Write the spec for the larger preset; the search is not lost where there can be none."""
+    if spec.transfer_to is None:
+        return None
+    try:
+        text = transfer_text(*transfer(spec, trial.spec, winner))
+    except SpecError as error:
+        log.warning("transfer_refused", extra={"reason": str(error)[:500]})
+        return None
+    uri = directory.path("report", "transfer.yaml")
+    storage.write_bytes(uri, text.encode())
+    return uri
 
 
 def _train_to_end(argument: tuple[Trial, str]) -> None:

@@ -50,8 +50,8 @@ def search_warnings(spec: SearchSpec, base: PretrainSpec) -> tuple[str, ...]:
         )
     if spec.budget.flops is None and any(path.startswith("model.") for path in spec.space):
         warnings.append(
-            "budget is not in FLOPs and the space changes sizes: larger networks are given more computing, and will look "
-            "better for it. budget.flops makes it equal."
+            "budget is not in FLOPs and the space changes sizes: larger networks are given more computing, and will "
+            "look better for it. budget.flops makes it equal."
         )
     if isinstance(spec.objective, ProbeObjective) and len(spec.objective.training.seeds) < 2:
         warnings.append("objective.training.seeds has 1: a trial's score is then as much its seed's as its setting's.")
