@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines import storage
 from pipelines.corpus.prepare import prepare_corpus
 from pipelines.errors import PipelineError
 from pipelines.evaluation import Evaluated, describe_corpus, evaluate_on_cluster
@@ -23,16 +22,18 @@ from pipelines.record.identity import RunIdentity
 from pipelines.resources import check_resources, run_side_by_side
 from pipelines.searching.compare import compare_settings, winner_of
 from pipelines.searching.final_round import final_context, final_points, final_proposer, scores_of
+from pipelines.searching.host import host_of
 from pipelines.searching.keep import CheckpointSweeper
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.measures import Measure, metric_of, prepare_measure
 from pipelines.searching.outcome import make_outcome
-from pipelines.searching.record import TrialRecorder, record_search
-from pipelines.searching.run_trials import host_of, run_trials
+from pipelines.searching.record import TRANSFER_FILE, TrialRecorder, record_search
+from pipelines.searching.run_trials import run_trials
 from pipelines.searching.rungs import rung_shares
 from pipelines.searching.suggest import proposer_of
 from pipelines.searching.train_trial import train_until
 from pipelines.searching.trial import SearchContext, Trial, make_trial
+from pipelines.searching.watch import TrialWatch
 from pipelines.specs.documents import JobResult
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
@@ -71,7 +72,7 @@ def run_search(
     )
     base = trial_spec(spec, {}, corpus.vocab_size)
     context = SearchContext(spec, base, corpus, weights, directory.uri, rung_shares(spec.scheduler))
-    measure = prepare_measure(context, directory.storage_uri, host_of(base.compute), reporter.say)
+    measure = prepare_measure(context, directory.storage_uri, reporter.say)
     _record_start(run, spec, corpus)
 
     reporter.stage("train", "starting trials")
@@ -90,8 +91,11 @@ def run_search(
 
     reporter.stage("record", "registering the models")
     outcome = make_outcome(context, ledger, settings, winner, is_better)
-    outcome = outcome.model_copy(update={"transfer_uri": _transfer(spec, trial, winner, directory)})
-    models = record_search(run, directory, _named(trial, spec), spec.space, outcome, ledger, evaluated)
+    left_out: dict[str, str] = {}
+    transferred = _transfer(spec, trial, winner, left_out)
+    if transferred is not None:
+        outcome = outcome.model_copy(update={"transfer_uri": directory.path("report", TRANSFER_FILE)})
+    models = record_search(run, directory, _named(trial, spec), spec.space, outcome, ledger, evaluated, transferred)
     CheckpointSweeper(ledger, directory.uri, 0).sweep_all()
     return JobResult(
         state="SUCCEEDED",
@@ -100,6 +104,7 @@ def run_search(
         baselines=evaluated.baselines,
         corpus=describe_corpus(corpus),
         search=outcome,
+        left_out=left_out,
         models=models,
         example=evaluated.example,
         mlflow_run_id=run.run_id,
@@ -126,9 +131,12 @@ def _search(
     attempt: int,
 ) -> None:
     search = context.search
+    watch = TrialWatch(ledger, context.job_uri)
     sweeper = CheckpointSweeper(ledger, context.job_uri, search.final.num_best if search.final else 1)
 
     def tell() -> None:
+        ledger.write()
+        watch.look()
         recorder.hand_over()
         sweeper.sweep()
         if reporter.is_due():
@@ -138,12 +146,13 @@ def _search(
         context,
         measure,
         ledger,
-        proposer_of(search, ledger.mode),
+        proposer_of(search, ledger.mode, len(ledger.trials)),
         reporter,
         name=f"trials-a{attempt}",
         on_step=tell,
     )
     tell()
+    ledger.write(now=True)
     if not ledger.best(1):
         first = next((one.reason for one in ledger.trials if one.reason), "no point of the space was tried")
         raise PipelineError(f"no trial came to a score: {first}")
@@ -175,9 +184,12 @@ def _final_round(
     if final is None:
         return ()
     points = final_points(context, ledger, final)
+    watch = TrialWatch(ledger, context.job_uri)
     num_runs = len(points) * len(final.seeds)
 
     def tell() -> None:
+        ledger.write()
+        watch.look()
         recorder.hand_over()
         if reporter.is_due():
             num_done = sum(one.is_final and one.state != "RUNNING" for one in ledger.trials)
@@ -196,6 +208,7 @@ def _final_round(
         on_step=tell,
     )
     tell()
+    ledger.write(now=True)
     return compare_settings(scores_of(points, ledger.trials), ledger.mode, final.confidence)
 
 
@@ -229,18 +242,15 @@ def _export(trial: Trial, spec: SearchSpec, directory: JobDirectory, reporter: P
     return evaluate_on_cluster(task, directory.uri, directory.job_id)
 
 
-def _transfer(spec: SearchSpec, trial: Trial, winner: Point, directory: JobDirectory) -> str | None:
-    """Write the spec for the larger preset; the search is not lost where there can be none."""
+def _transfer(spec: SearchSpec, trial: Trial, winner: Point, left_out: dict[str, str]) -> str | None:
+    """The spec for the larger preset; the search is not lost where there can be none."""
     if spec.transfer_to is None:
         return None
     try:
-        text = transfer_text(*transfer(spec, trial.spec, winner))
+        return transfer_text(*transfer(spec, trial.spec, winner))
     except SpecError as error:
-        log.warning("transfer_refused", extra={"reason": str(error)[:500]})
+        left_out[f"transfer to {spec.transfer_to}"] = str(error)[:500]
         return None
-    uri = directory.path("report", "transfer.yaml")
-    storage.write_bytes(uri, text.encode())
-    return uri
 
 
 def _train_to_end(argument: tuple[Trial, str]) -> None:

@@ -188,11 +188,19 @@ class ElectraClient:
         return self._read(JobPublic, self._call("POST", f"/v1/jobs/{_segment(job_id)}/cancel", is_safe=False))
 
     def trials(
-        self, job_id: str, *, sort: str = "number", order: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        job_id: str,
+        *,
+        sort: str = "number",
+        order: str | None = None,
+        is_final: bool | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
     ) -> TrialPage:
         """One page of the trials of a search."""
         query: dict[str, Any] = {"sort": sort, "limit": limit}
-        query |= {key: value for key, value in (("order", order), ("cursor", cursor)) if value is not None}
+        optional = (("order", order), ("is_final", is_final), ("cursor", cursor))
+        query |= {key: value for key, value in optional if value is not None}
         return self._read(TrialPage, self._get(f"/v1/jobs/{_segment(job_id)}/trials", params=query))
 
     def logs(self, job_id: str, *, attempt: int | None = None) -> str:

@@ -68,9 +68,10 @@ class LogQuery(Request):
 class TrialQuery(Request):
     """Which trials of a search to list, and in which order."""
 
-    sort: Literal["number", "score", "flops", "step"] = "number"
+    sort: Literal["number", "rank", "score", "flops", "step"] = "number"
+    """`rank` is that of the leaderboard: trials that came further first, of these the better score."""
     order: Literal["asc", "desc"] | None = None
-    """When absent the best score first, and the least of all else."""
+    """When absent the best first by `rank` and by `score`, and the least of all else."""
     state: Annotated[list[TrialState], Field(max_length=10)] = []
     """Any of these states."""
     is_final: bool | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from pipelines.specs.trial_documents import TrialList, TrialSummary
+from pipelines.specs.trial_documents import TrialList, TrialSummary, rank
 from service.errors import NoTrialsError, TrialsUnavailableError
 from service.interfaces import FolderError, JobFolders
 from service.records import Job
@@ -50,6 +50,10 @@ class Trials:
 
 def _sorted(trials: Sequence[TrialSummary], query: TrialQuery, found: TrialList) -> list[TrialSummary]:
     """By the field asked for. What has no score comes last, whichever way round; ties go by number."""
+    if query.sort == "rank":
+        ranked = sorted((one for one in trials if one.score is not None), key=lambda one: rank(one, found.mode))
+        unscored = [one for one in trials if one.score is None]
+        return (ranked[::-1] if query.order == "desc" else ranked) + unscored
     keys: dict[str, Callable[[TrialSummary], float]] = {
         "number": lambda one: one.number,
         "flops": lambda one: one.flops,

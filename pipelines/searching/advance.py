@@ -34,11 +34,16 @@ def advance(trial: Trial, measure: Measure, rung: int, job_uri: str) -> RungResu
         losses = train_until(trial.task, step, trial.uri, job_uri)
     except NonFiniteLossError as error:
         result = _result(trial, error.step, None, {}, (), time.perf_counter() - start, 0.0, str(error))
-    else:
-        trained = time.perf_counter()
+        result.write(trial, rung)
+        return result
+    trained = time.perf_counter()
+    try:
         score = score_trial(measure, trial, step)
-        seconds = time.perf_counter() - trained
-        result = _result(trial, step, score.value, dict(score.figures), losses, trained - start, seconds, "")
+        value, figures, reason = score.value, dict(score.figures), ""
+    except NonFiniteLossError as error:
+        value, figures, reason = None, {}, f"while it was scored: {error}"
+    seconds = time.perf_counter() - trained
+    result = _result(trial, step, value, figures, losses, trained - start, seconds, reason)
     result.write(trial, rung)
     return result
 

@@ -12,6 +12,9 @@ from scipy import stats
 from pipelines.specs.space import Point
 from pipelines.specs.trial_documents import SettingScores
 
+_EQUAL = 1e-9
+"""Spread of leads, as a share of their size, that is nothing but rounding."""
+
 
 def compare_settings(
     scores: Sequence[tuple[Point, Mapping[int, float], float]],
@@ -56,7 +59,15 @@ def compare_settings(
 
 
 def winner_of(settings: Sequence[SettingScores], confidence: float) -> tuple[SettingScores | None, bool]:
-    """The setting to take, and whether it is better than the base by more than seed noise: else it is the base."""
+    """The setting to take, and whether it is better than the base by more than seed noise: else it is the base.
+
+    A base that came to no score with some seed is worse than any setting that did with all: that is no matter of noise.
+    """
+    base = next((one for one in settings if one.is_base), None)
+    most = max((len(one.by_seed) for one in settings), default=0)
+    if base is None or len(base.by_seed) < most:
+        whole = [one for one in settings if not one.is_base and len(one.by_seed) == most]
+        return (whole[0], True) if whole else (None, False)
     better = [
         one
         for one in settings
@@ -64,7 +75,7 @@ def winner_of(settings: Sequence[SettingScores], confidence: float) -> tuple[Set
     ]
     if better:
         return better[0], True
-    return next((one for one in settings if one.is_base and one.mean is not None), None), False
+    return (base, False) if base.mean is not None else (None, False)
 
 
 def _half_width(values: Sequence[float], confidence: float) -> float | None:
@@ -82,8 +93,9 @@ def _lead_p(
     leads = [sign * (by_seed[seed] - base[seed]) for seed in by_seed if seed in base]
     if len(leads) < 2 or len(leads) < len(base):
         return None  # a setting that fails with a seed is not called better for those that are left
-    if statistics.stdev(leads) == 0:
-        p = 0.0 if leads[0] > 0 else 1.0
+    if statistics.stdev(leads) <= _EQUAL * max(map(abs, leads)):
+        # Equal leads, as coarse scores give them, have no spread to test with: the sign test is what is left.
+        p = 0.5 ** len(leads) if leads[0] > 0 else 1.0
     else:
         p = float(stats.ttest_1samp(leads, 0.0, alternative="greater").pvalue)
     return min(1.0, p * num_tested)

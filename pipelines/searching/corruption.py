@@ -21,8 +21,7 @@ from pipelines.errors import CorpusError
 from pipelines.rows.loader import ValidationRows
 from pipelines.searching.train_trial import device_of, networks_at, train_until
 from pipelines.searching.trial import SearchContext
-from pipelines.specs.resolving import merge, resolve_pretraining
-from pipelines.specs.trials import trial_spec
+from pipelines.specs.trials import reference_spec
 from pipelines.storage.artifacts import MANIFEST_FILE
 from pipelines.training.batches import HeldOutBatches
 from pipelines.training.evaluate import ROWS_PER_BATCH
@@ -38,19 +37,12 @@ class CorruptionTask:
     """The base's networks, trained for a share of a trial's budget."""
 
     context: SearchContext
-    share: float
 
     def training(self) -> TrainingTask:
         """A schedule of its own, of so many of the base's steps."""
-        spec = trial_spec(self.context.search, {}, self.context.corpus.vocab_size)
-        steps = max(1, round(spec.training.num_train_steps * self.share))
-        changes = {
-            "training": {"num_train_steps": steps},
-            "optimizer": {"warmup_steps": int(spec.optimizer.warmup_steps * self.share)},
-        }
-        shorter = resolve_pretraining(merge(spec.model_dump(mode="json"), changes))
+        spec = reference_spec(self.context.search, self.context.corpus.vocab_size)
         uri = storage.join(self.uri, "checkpoints")
-        return TrainingTask(shorter, self.context.corpus, uri, self.context.initial_weights)
+        return TrainingTask(spec, self.context.corpus, uri, self.context.initial_weights)
 
     @property
     def uri(self) -> str:
@@ -58,14 +50,30 @@ class CorruptionTask:
         return storage.join(self.context.job_uri, FOLDER)
 
 
+def train_reference(task: CorruptionTask) -> None:
+    """Train to the end; returns at once where that, or all, was done.
+
+    Raises:
+        PipelineError: see `train`.
+    """
+    if storage.exists(storage.join(task.uri, MANIFEST_FILE)):
+        return
+    training = task.training()
+    if training.spec.compute.num_workers == 1:
+        limit_threads(training.spec.compute)
+        choose_cpu_kernels()
+    train_until(training, training.spec.training.num_train_steps, task.uri, task.context.job_uri)
+
+
 def make_corruption(task: CorruptionTask) -> str:
-    """Train, corrupt and write; returns at once where that was done.
+    """Corrupt and write; returns at once where that was done.
 
     Returns:
         URI of an `.npz`: int32[N, L] `corrupted_ids`, bool[N, L] `is_replaced` and `is_scored`.
 
     Raises:
-        PipelineError: see `train`.
+        CheckpointError: the networks are not trained.
+        CorpusError: they replace no token.
     """
     uri = storage.join(task.uri, ROWS_FILE)
     done = storage.join(task.uri, MANIFEST_FILE)
@@ -75,7 +83,6 @@ def make_corruption(task: CorruptionTask) -> str:
     limit_threads(training.spec.compute)
     choose_cpu_kernels()
     steps = training.spec.training.num_train_steps
-    train_until(training, steps, task.uri, task.context.job_uri)
     buffer = io.BytesIO()
     np.savez(buffer, **_corrupted(networks_at(training, steps), training))  # type: ignore[arg-type]  # as typed, a flag
     storage.write_bytes(uri, buffer.getvalue())

@@ -28,7 +28,8 @@ class CheckpointSweeper:
 
     def sweep(self) -> None:
         """Delete what is of no use any more. A folder that cannot be deleted now is tried again."""
-        ended = [one for one in self._ledger.trials if one.state not in ("RUNNING", "INVALID")]
+        # What failed may be tried again by the next attempt.
+        ended = [one for one in self._ledger.trials if one.state in ("COMPLETED", "STOPPED", "DIVERGED")]
         # Of the base and of the final round all stay: the winner is one of them.
         kept = {one.folder for one in self._ledger.best(self._num_kept) if one.state == "COMPLETED"}
         kept |= {one.folder for one in self._ledger.trials if one.is_final or one.state == "RUNNING"}

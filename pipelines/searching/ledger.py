@@ -22,6 +22,7 @@ from pipelines.specs.trial_documents import (
     TrialList,
     TrialState,
     TrialSummary,
+    rank,
 )
 
 WRITE_SHARE = 0.05
@@ -43,6 +44,7 @@ class Ledger:
         self._lock = threading.RLock()
         self._trials: list[TrialSummary] = []
         self._next_write = 0.0
+        self._is_behind = False
         if storage.exists(self._uri):
             self._trials = list(TrialList.model_validate(storage.read_json(self._uri)).trials)
 
@@ -74,6 +76,7 @@ class Ledger:
                 folder=trial.folder,
             )
             self._trials.append(summary)
+            self._is_behind = True
             self.write(now=True)
             return summary
 
@@ -83,7 +86,13 @@ class Ledger:
             self._trials.append(
                 TrialSummary(number=len(self._trials), state="INVALID", point=dict(point), seed=0, reason=reason[:1000])
             )
-            self.write()
+            self._is_behind = True
+
+    def begins_again(self, number: int) -> None:
+        """A trial that had failed is tried once more."""
+        with self._lock:
+            self._trials[number] = self._trials[number].model_copy(update={"state": "RUNNING", "reason": ""})
+            self._is_behind = True
 
     def reached(self, number: int, rungs: Sequence[RungResult]) -> None:
         """A trial has come so far.
@@ -115,28 +124,32 @@ class Ledger:
                     "reason": last.reason,
                 }
             )
-            self.write()
+            self._is_behind = True
 
     def ended(self, number: int, state: TrialState, reason: str = "") -> None:
-        """A trial will go no further.
+        """A trial will go no further."""
+        with self._lock:
+            before = self._trials[number]
+            changes = {"state": state, "reason": reason[:1000] or before.reason}
+            self._trials[number] = before.model_copy(update=changes)
+            self._is_behind = True
+
+    def write(self, *, now: bool = False) -> None:
+        """Write what has changed, if it is time; at once with `now`.
+
+        Changes are noted without a write, for they are made where Ray Tune calls us, and it takes what is raised there
+        for a fault of its own; what a list that was not written lacks, the trials' folders have.
 
         Raises:
             StorageError: the list cannot be written.
         """
         with self._lock:
-            before = self._trials[number]
-            changes = {"state": state, "reason": reason[:1000] or before.reason}
-            self._trials[number] = before.model_copy(update=changes)
-            self.write(now=True)
-
-    def write(self, *, now: bool = False) -> None:
-        """Write the list, if it is time; at once with `now`."""
-        with self._lock:
             start = time.monotonic()
-            if not now and start < self._next_write:
+            if not self._is_behind or (not now and start < self._next_write):
                 return
             document = TrialList(metric=self.metric, mode=self.mode, trials=tuple(self._trials))
             storage.write_json(self._uri, document.model_dump(mode="json"))
+            self._is_behind = False
             self._next_write = time.monotonic() + (time.monotonic() - start) / WRITE_SHARE
 
     def counts(self) -> dict[str, int]:
@@ -144,17 +157,14 @@ class Ledger:
         return dict(Counter(one.state for one in self.trials if not one.is_final))
 
     def best(self, count: int) -> tuple[TrialSummary, ...]:
-        """The best trials of the search: those that came further first, of these the better score first."""
+        """The best trials of the search, as `rank` has it. One that diverged is none of them, whatever it scored
+        before.
+        """
         with self._lock:
-            scored = [one for one in self._trials if one.score is not None and not one.is_final]
-        return tuple(sorted(scored, key=self._rank)[:count])
+            own = [one for one in self._trials if not one.is_final and one.state != "DIVERGED"]
+        scored = [one for one in own if one.score is not None]
+        return tuple(sorted(scored, key=lambda one: rank(one, self.mode))[:count])
 
     def without_rungs(self, trials: Sequence[TrialSummary]) -> tuple[TrialSummary, ...]:
         """The same, shorter."""
         return tuple(one.model_copy(update={"rungs": ()}) for one in trials)
-
-    def _rank(self, trial: TrialSummary) -> tuple[float, float, int]:
-        assert trial.score is not None
-        share = trial.step / max(1, trial.num_train_steps)
-        # Beaten at the last rung it reached, a trial is behind all that came further, whatever its score there.
-        return -share, -trial.score if self.mode == "max" else trial.score, trial.number

@@ -8,7 +8,8 @@ from typing import Literal
 
 from pipelines import storage
 from pipelines.resources import run_side_by_side
-from pipelines.searching.corruption import CorruptionTask, make_corruption
+from pipelines.searching.corruption import CorruptionTask, make_corruption, train_reference
+from pipelines.searching.host import host_of, one_worker_of
 from pipelines.searching.trial import SearchContext
 from pipelines.specs.comparing import (
     FixedCorruptionObjective,
@@ -17,7 +18,6 @@ from pipelines.specs.comparing import (
     SearchObjective,
     TrainingMetricObjective,
 )
-from pipelines.specs.compute import WorkerSpec
 from pipelines.specs.evaluate import MinimalPairsSpec
 from pipelines.specs.finetune import BaselineSpec, FinetuneTrainingSpec
 from pipelines.tasks.prepare import PreparedTask, TaskPreparation, prepare_task
@@ -71,22 +71,19 @@ def metric_of(objective: SearchObjective) -> tuple[str, Literal["max", "min"]]:
             return metric, "min" if metric.endswith("loss") else "max"
 
 
-def prepare_measure(
-    context: SearchContext, storage_uri: str, compute: WorkerSpec, waiting: Callable[[str], None]
-) -> Measure:
+def prepare_measure(context: SearchContext, storage_uri: str, waiting: Callable[[str], None]) -> Measure:
     """Read what trials are scored on; of a fixed corruption, train the networks that make it.
 
     Args:
         context: of the search.
         storage_uri: root under which prepared tasks lie.
-        compute: of a trial's workers.
         waiting: called every second or so with what is being done; what it raises is raised here.
 
     Raises:
         DataError: files hold no such tasks or pairs.
         StorageError: a file cannot be read.
     """
-    objective, corpus = context.search.objective, context.corpus
+    objective, corpus, compute = context.search.objective, context.corpus, context.base.compute
     match objective:
         case ProbeObjective():
             length = objective.training.max_sequence_length
@@ -103,9 +100,12 @@ def prepare_measure(
             found = {file.uri: file for uri in objective.pairs.uris for file in storage.expand(uri)}
             return PairsMeasure(objective.pairs, tuple(found))
         case FixedCorruptionObjective():
-            task = CorruptionTask(context, objective.reference_fraction)
+            task = CorruptionTask(context)
+            doing = "training the networks that corrupt held-out text"
+            for _ in run_side_by_side(train_reference, [task], host_of(compute), lambda _: waiting(doing)):
+                pass
             ((_, uri),) = run_side_by_side(
-                make_corruption, [task], compute, lambda _: waiting("training the networks that corrupt held-out text")
+                make_corruption, [task], one_worker_of(compute), lambda _: waiting("corrupting held-out text")
             )
             return CorruptionMeasure(uri, objective.metric)
         case TrainingMetricObjective(metric=metric):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from pipelines.searching.corruption import CorruptionTask
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.trial import SearchContext, make_trial
 from pipelines.specs.comparing import FixedCorruptionObjective
 from pipelines.specs.plan import flops_until
 from pipelines.specs.space import Point
 from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary
-from pipelines.specs.trials import shown_point
+from pipelines.specs.trials import reference_spec, shown_point
 
 LEADERBOARD = 10
 
@@ -78,6 +76,12 @@ def _verdict(
             f"the base is taken, with a mean {ledger.metric} of {_shown(base)}."
         )
     found = next(one for one in settings if one.point == dict(winner))
+    if found.better_than_base_p is None:
+        num_base = 0 if base is None else len(base.by_seed)
+        return (
+            f"The base came to a score with {num_base} of {num_seeds} seeds; {shown_point(winner)} is taken, with a "
+            f"mean {ledger.metric} of {_shown(found)} over {len(found.by_seed)}."
+        )
     return (
         f"{shown_point(winner)} is better than the base: mean {ledger.metric} {_shown(found)} against {_shown(base)} "
         f"over {num_seeds} seeds (p = {found.better_than_base_p:.3g} for all {len(settings) - 1} settings tested)."
@@ -99,15 +103,14 @@ def _new_flops(trials: Sequence[TrialSummary]) -> float:
 
 
 def _whole_flops(context: SearchContext, trial: TrialSummary) -> float:
-    if trial.state == "COMPLETED":
+    if trial.state != "STOPPED":  # what diverged or failed was not saved by stopping
         return trial.flops
     spec = make_trial(context, trial.point, trial.seed).spec
     return flops_until(spec, context.corpus.vocab_size, spec.training.num_train_steps)
 
 
 def _reference_flops(context: SearchContext) -> float:
-    objective: Any = context.search.objective
-    if not isinstance(objective, FixedCorruptionObjective):
+    if not isinstance(context.search.objective, FixedCorruptionObjective):
         return 0.0
-    spec = CorruptionTask(context, objective.reference_fraction).training().spec
+    spec = reference_spec(context.search, context.corpus.vocab_size)
     return flops_until(spec, context.corpus.vocab_size, spec.training.num_train_steps)

@@ -36,6 +36,7 @@ from pipelines.specs.trial_documents import SearchOutcome, TrialSummary
 log = logging.getLogger(__name__)
 
 JOIN_SECONDS = 300.0
+TRANSFER_FILE = "transfer.yaml"
 
 
 class TrialRecorder:
@@ -70,9 +71,9 @@ class TrialRecorder:
         self._queue.put(None)
 
     def hand_over(self) -> None:
-        """Have those recorded that have ended since."""
+        """Have those recorded that have ended since; what failed only at the end, for it may be tried again."""
         for trial in self._ledger.trials:
-            if trial.state != "RUNNING" and trial.number not in self._handed_over:
+            if trial.state not in ("RUNNING", "FAILED") and trial.number not in self._handed_over:
                 self._handed_over.add(trial.number)
                 self._queue.put(trial)
 
@@ -84,7 +85,11 @@ class TrialRecorder:
         """
         self.hand_over()
         self._queue.put(None)
-        self._thread.join(timeout=JOIN_SECONDS)
+        while self._thread.is_alive():
+            num_left = self._queue.qsize()
+            self._thread.join(timeout=JOIN_SECONDS)
+            if self._thread.is_alive() and self._queue.qsize() >= num_left:
+                raise RecordError(f"MLflow recorded none of {num_left} trials in {JOIN_SECONDS:.0f} s")
         for trial in self._ledger.trials:
             if trial.number not in self._recorded:
                 self._record(trial)
@@ -139,6 +144,7 @@ def record_search(
     outcome: SearchOutcome,
     ledger: Ledger,
     evaluated: Evaluated,
+    transferred: str | None,
 ) -> tuple[ModelVersion, ...]:
     """Figures, table, plots, all trials as JSON, and the winner's networks in the registry.
 
@@ -170,6 +176,8 @@ def record_search(
             ("winner.json", winner.model_dump(mode="json")),
         ):
             (report / name).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        if transferred is not None:
+            (report / TRANSFER_FILE).write_text(transferred, encoding="utf-8")
         (report / "example.txt").write_text(plain_example(evaluated.example) + "\n", encoding="utf-8")
         local = {network: storage.download_tree(uri, folder / network) for network, uri in evaluated.exports.items()}
         shutil.copy(local[exported_networks(winner.objective)[0]] / "README.md", report / "model_card.md")

@@ -7,27 +7,26 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from ray import tune
-from ray.tune.schedulers import ASHAScheduler, MedianStoppingRule, TrialScheduler
+from ray.tune.schedulers import FIFOScheduler
 
 from pipelines import storage
 from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.searching.host import host_of
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.measures import Measure
+from pipelines.searching.schedulers import scheduler_of
 from pipelines.searching.suggest import Proposer
 from pipelines.searching.trainable import TrialActor, TrialActorTask
 from pipelines.searching.trial import SearchContext
 from pipelines.searching.tune_parts import NotRestored
 from pipelines.searching.tune_searcher import TrialSearcher
 from pipelines.specs.compute import WorkerSpec
-from pipelines.specs.search import AshaScheduler, HyperbandScheduler, MedianStoppingScheduler, NoScheduler, Scheduler
 
 TUNE_FOLDER = "ray_tune"
-_ABOVE_ONE = 1 + 1e-9
-"""The whole budget, beyond the last digits of a product of factors."""
 _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # files of CSV and TensorBoard that nobody asked for
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # whoever interrupts a job means all of it
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_RESULT_BUFFER_LENGTH": "0",  # a result that waits is a decision that waits
 }
@@ -65,7 +64,6 @@ def run_trials(
     compute = context.base.compute
     logging.getLogger("ray.tune").setLevel(logging.ERROR)  # it misses the files that are switched off below
     os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
-    np.random.seed(search.searcher.seed)  # noqa: NPY002 - Ray Tune's brackets are drawn from the global state
     searcher = TrialSearcher(
         context, ledger, proposer, None if is_final else search.most_trials, is_final, reporter.is_cancelled
     )
@@ -76,7 +74,7 @@ def run_trials(
             metric="score",
             mode=ledger.mode,
             search_alg=searcher,
-            scheduler=None if is_final else _scheduler_of(search.scheduler),
+            scheduler=FIFOScheduler() if is_final else scheduler_of(search.scheduler, search.searcher.seed),
             num_samples=-1,
             max_concurrent_trials=search.compute.max_concurrent_trials,
             reuse_actors=True,
@@ -87,7 +85,7 @@ def run_trials(
             name=name,
             storage_path=directory.path(TUNE_FOLDER),
             stop=_CancelStopper(reporter),
-            failure_config=tune.FailureConfig(max_failures=context.base.training.max_failures),
+            failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands out again what was lost
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # rungs and checkpoints are ours
             callbacks=[_StepCallback(on_step)],
             verbose=0,
@@ -98,41 +96,14 @@ def run_trials(
     storage.delete_tree(directory.path(TUNE_FOLDER))
 
 
-def host_of(compute: WorkerSpec) -> WorkerSpec:
-    """What the process that runs a trial holds: the trial's only worker is it; of several it only waits for them."""
-    if compute.num_workers == 1:
-        return compute
-    return WorkerSpec(num_workers=1, cpus_per_worker=0.001)
-
-
 def _held_by(compute: WorkerSpec) -> dict[str, float]:
     host = host_of(compute)
+    if not host.cpus_per_worker:
+        return {"memory": 1}  # a byte: Ray Tune will not have an actor that holds nothing
     held: dict[str, float] = {"CPU": host.cpus_per_worker}
     if host.gpus_per_worker:
         held["GPU"] = float(host.gpus_per_worker)
     return held
-
-
-def _scheduler_of(scheduler: Scheduler) -> TrialScheduler | None:
-    """Ray Tune's; time is the share of the budget that is spent: FLOPs, where the budget is of these."""
-    match scheduler:
-        case NoScheduler():
-            return None
-        case AshaScheduler() | HyperbandScheduler():
-            return ASHAScheduler(
-                time_attr="share",
-                max_t=_ABOVE_ONE,  # type: ignore[arg-type]  # typed as a number of iterations, and never rounded
-                grace_period=scheduler.min_fraction,  # type: ignore[arg-type]
-                reduction_factor=scheduler.reduction_factor,
-                brackets=scheduler.num_brackets if isinstance(scheduler, HyperbandScheduler) else 1,
-            )
-        case MedianStoppingScheduler():
-            return MedianStoppingRule(
-                time_attr="share",
-                grace_period=scheduler.grace_fraction,
-                min_samples_required=scheduler.min_trials,
-                min_time_slice=float("inf"),  # type: ignore[arg-type]  # never pauses a trial in favour of others
-            )
 
 
 class _CancelStopper(NotRestored, tune.Stopper):

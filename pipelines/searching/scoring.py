@@ -20,6 +20,7 @@ from pipelines.resources import run_side_by_side
 from pipelines.rows.loader import ValidationRows
 from pipelines.scoring.pairs import pairs_tokenizer, read_pairs, score_read
 from pipelines.searching.corruption import score_on_corruption
+from pipelines.searching.host import one_worker_of
 from pipelines.searching.measures import (
     CorruptionMeasure,
     Measure,
@@ -28,9 +29,9 @@ from pipelines.searching.measures import (
     TrainingMeasure,
 )
 from pipelines.searching.train_trial import device_of, networks_at
-from pipelines.searching.trial import Trial
+from pipelines.searching.trial import Trial, say_alive
 from pipelines.training.evaluate import evaluate
-from pipelines.training.workers import Worker
+from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 
 PROBE_FOLDER = "probe"
 
@@ -43,12 +44,36 @@ class Score:
     figures: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class _ScoreTask:
+    measure: Measure
+    trial: Trial
+    step: int
+
+
 def score_trial(measure: Measure, trial: Trial, step: int) -> Score:
-    """Score the checkpoint of a step.
+    """Score the checkpoint of a step: here, where the trial has one worker, else in the place of one of its workers.
 
     Raises:
         PipelineError: see what the measure reads and runs.
     """
+    say_alive(trial.uri, f"scoring step {step}")
+    compute = trial.spec.compute
+    if compute.num_workers == 1 or isinstance(measure, ProbeMeasure):
+        return _score(_ScoreTask(measure, trial, step))
+    task = _ScoreTask(measure, trial, step)
+    ((_, score),) = run_side_by_side(_score_there, [task], one_worker_of(compute), lambda _: None)
+    return score
+
+
+def _score_there(task: _ScoreTask) -> Score:
+    limit_threads(task.trial.spec.compute)
+    choose_cpu_kernels()
+    return _score(task)
+
+
+def _score(task: _ScoreTask) -> Score:
+    measure, trial, step = task.measure, task.trial, task.step
     networks = networks_at(trial.task, step)
     match measure:
         case ProbeMeasure():
@@ -75,7 +100,9 @@ def _probe(measure: ProbeMeasure, trial: Trial, networks: ElectraForPretraining,
     ]
     results: dict[int, SeedResult] = {}
     if compute.num_workers == 1:
-        results = {place: run_seed(run) for place, run in enumerate(runs)}
+        for place, run in enumerate(runs):
+            say_alive(trial.uri, f"finetuning on {run.name} at step {step}")
+            results[place] = run_seed(run)
     else:
         results = dict(run_side_by_side(run_seed, runs, compute, lambda _: None))
     summaries = [

@@ -43,6 +43,9 @@ class Proposal(NamedTuple):
 class Proposer(Protocol):
     """Chooses points, and hears what became of them."""
 
+    is_finite: bool
+    """Whether there are no more at some time; else points come again for ever."""
+
     def next(self) -> Proposal | None:
         """The next point; None when there are no more."""
         ...
@@ -60,15 +63,17 @@ class Proposer(Protocol):
         ...
 
 
-def proposer_of(search: SearchSpec, mode: Literal["max", "min"]) -> Proposer:
-    """What the spec asks for."""
+def proposer_of(search: SearchSpec, mode: Literal["max", "min"], num_known: int = 0) -> Proposer:
+    """What the spec asks for, where so many points were chosen before."""
     if search.searcher.type == "grid":
         return ListProposer(Proposal(None, point) for point in grid_points(search.space))
-    return OptunaProposer(search.space, search.searcher, mode)
+    return OptunaProposer(search.space, search.searcher, mode, num_known)
 
 
 class ListProposer:
     """Points that are known, in order; it learns nothing."""
+
+    is_finite = True
 
     def __init__(self, proposals: Iterable[Proposal]) -> None:
         self._proposals = iter(proposals)
@@ -92,13 +97,21 @@ class OptunaProposer:
 
     A dimension that does not count beside the values of others is not asked for: the estimator then learns of each
     dimension from the points that had it.
+
+    Args:
+        space: of the search.
+        searcher: which, and its seed.
+        mode: whether more of a score is better.
+        num_known: points that an earlier attempt chose: with its seed alone they would be proposed once more.
     """
 
-    def __init__(self, space: Space, searcher: SearcherSpec, mode: Literal["max", "min"]) -> None:
+    is_finite = False
+
+    def __init__(self, space: Space, searcher: SearcherSpec, mode: Literal["max", "min"], num_known: int = 0) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space = space
         direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
-        self._study = optuna.create_study(direction=direction, sampler=_sampler(searcher))
+        self._study = optuna.create_study(direction=direction, sampler=_sampler(searcher, searcher.seed + num_known))
 
     def next(self) -> Proposal:
         """What is proposed now; Optuna always has something to propose."""
@@ -134,13 +147,13 @@ class OptunaProposer:
         return point
 
 
-def _sampler(searcher: SearcherSpec) -> BaseSampler:
+def _sampler(searcher: SearcherSpec, seed: int) -> BaseSampler:
     make: dict[str, Callable[[], BaseSampler]] = {
-        "random": lambda: RandomSampler(searcher.seed),
-        "cma": lambda: CmaEsSampler(n_startup_trials=searcher.num_startup_trials, seed=searcher.seed),
+        "random": lambda: RandomSampler(seed),
+        "cma": lambda: CmaEsSampler(n_startup_trials=searcher.num_startup_trials, seed=seed),
         "tpe": lambda: TPESampler(
             n_startup_trials=searcher.num_startup_trials,
-            seed=searcher.seed,
+            seed=seed,
             constant_liar=True,  # trials run side by side: what runs already is not proposed again
         ),
     }

@@ -47,8 +47,12 @@ def train_until(task: TrainingTask, step: int, uri: str, job_uri: str) -> Losses
     until, spec = replace(task, until_step=step), task.spec
     if spec.compute.num_workers == 1:
         is_gpu = spec.compute.gpus_per_worker > 0
+        if is_gpu:
+            # Trials of other sizes in one process: their graphs would pile up, to a limit, and so would their memory.
+            torch._dynamo.reset()
+            torch.cuda.empty_cache()
         worker = Worker(device=device_of(spec), compile_backend="inductor" if is_gpu and spec.compute.compile else None)
-        telemetry = CurveTelemetry(ProgressReporter(JobDirectory(job_uri)))
+        telemetry = CurveTelemetry(ProgressReporter(JobDirectory(job_uri)), uri)
         train(until, worker, telemetry)
         return telemetry.curve
     # Ray Train resumes a name by itself, and the checkpoints are ours: a name of its own for each call.

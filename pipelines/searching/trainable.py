@@ -6,17 +6,18 @@ imports and its compiled kernels.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
 from ray import tune
 
-from pipelines.errors import JobCancelled, PipelineError
+from pipelines.errors import CheckpointError, JobCancelled, PipelineError, StorageError
 from pipelines.job import JobDirectory
 from pipelines.logs import configure_logging
 from pipelines.searching.advance import advance
 from pipelines.searching.measures import Measure
-from pipelines.searching.trial import RungResult, SearchContext, make_trial
+from pipelines.searching.trial import RungResult, SearchContext, make_trial, write_error
 from pipelines.training.workers import choose_cpu_kernels, limit_threads
 
 
@@ -29,7 +30,7 @@ class TrialActorTask:
 
 
 class TrialActor(tune.Trainable):
-    """One trial at a time; `config` names it: `number`, `point`, `seed`, and `end_rung` of one that ended before."""
+    """One trial at a time; `config` names it: `number`, `point`, `seed`, and how much of it is known."""
 
     def setup(self, config: dict[str, Any], task: TrialActorTask | None = None) -> None:
         """Start the process."""
@@ -43,22 +44,35 @@ class TrialActor(tune.Trainable):
         """Go on to the next rung; what it raises Ray Tune takes for a lost process, and tries again."""
         rung = self._rung
         shares = self._task.context.shares
-        told: dict[str, Any] = {"number": self._config["number"], "rung": rung, "share": shares[rung]}
+        is_known = rung < self._config["num_known"]
+        told: dict[str, Any] = {
+            "number": self._config["number"],
+            "rung": rung,
+            "share": shares[rung],
+            "replayed": is_known,
+        }
+        trial = make_trial(self._task.context, self._config["point"], self._config["seed"])
         try:
-            trial = make_trial(self._task.context, self._config["point"], self._config["seed"])
             self._make_ready(trial.spec.compute)
             result = advance(trial, self._task.measure, rung, self._task.context.job_uri)
         except JobCancelled:
             return told | {"done": True, "score": float("nan"), "cancelled": True}
-        except PipelineError as error:
-            return told | {"done": True, "score": float("nan"), "failure": f"{error}"}
+        except Exception as error:
+            # The storage may be back in a moment, and a damaged checkpoint is trained again; else the fault is the
+            # trial's, and comes again.
+            is_final = isinstance(error, PipelineError) and not isinstance(error, StorageError | CheckpointError)
+            if is_final:
+                return told | {"done": True, "score": float("nan"), "failure": f"{error}"}
+            with contextlib.suppress(StorageError):
+                write_error(trial, error)
+            raise
         self._rung += 1
         score = float("nan") if result.score is None else result.score
         return told | {"score": score, "done": self._is_end(rung, result)}
 
     def _is_end(self, rung: int, result: RungResult) -> bool:
-        end = self._config["end_rung"]
-        return rung + 1 == len(self._task.context.shares) or result.score is None or (end is not None and rung >= end)
+        is_known_end = self._config["is_replay"] and rung + 1 >= self._config["num_known"]
+        return rung + 1 == len(self._task.context.shares) or result.score is None or is_known_end
 
     def _make_ready(self, compute: Any) -> None:
         if not self._is_ready and compute.num_workers == 1:

@@ -5,11 +5,13 @@ What a rung gave lies in the folder: a trial that is begun again goes on where i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipelines import storage
+from pipelines.errors import PipelineError
 from pipelines.searching.rungs import rung_steps
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
@@ -17,10 +19,13 @@ from pipelines.specs.search import SearchSpec
 from pipelines.specs.space import Point
 from pipelines.specs.trials import trial_spec
 from pipelines.storage.artifacts import PreparedCorpus
+from pipelines.training.curve import PROGRESS_FILE
 from pipelines.training.task import TrainingTask
 from pipelines.weights.kept import InitialWeights
 
 FOLDER = "trials"
+ERROR_FILE = "error.json"
+"""What its process last died of, if it could say so."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,26 @@ class RungResult:
     def write(self, trial: Trial, rung: int) -> None:
         """Keep for good."""
         storage.write_json(_uri(trial, rung), asdict(self))
+
+
+def write_error(trial: Trial, error: BaseException) -> None:
+    """Say what a process dies of, for whoever finds it gone."""
+    storage.write_json(storage.join(trial.uri, ERROR_FILE), {"reason": f"{type(error).__name__}: {error}"[:1000]})
+
+
+def read_error(trial: Trial) -> str | None:
+    """What `write_error` wrote; None where it wrote nothing, or it cannot be read."""
+    uri = storage.join(trial.uri, ERROR_FILE)
+    try:
+        return str(storage.read_json(uri)["reason"]) if storage.exists(uri) else None
+    except PipelineError:
+        return None
+
+
+def say_alive(trial_uri: str, doing: str) -> None:
+    """A sign of life; one that cannot be written is not worth a trial."""
+    with contextlib.suppress(PipelineError):
+        storage.write_json(storage.join(trial_uri, PROGRESS_FILE), {"doing": doing})
 
 
 def _uri(trial: Trial, rung: int) -> str:

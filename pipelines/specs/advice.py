@@ -44,6 +44,11 @@ def search_warnings(spec: SearchSpec, base: PretrainSpec) -> tuple[str, ...]:
             f"space.{weight} does next to nothing where model.sharing is {' or '.join(map(str, sharings))}: no weight "
             "gets gradient from both losses. Search optimizer.discriminator_learning_rate_ratio instead."
         )
+    if base.compute.num_workers > 1:
+        warnings.append(
+            f"base.compute.num_workers is {base.compute.num_workers}: each trial starts its workers anew at each rung, "
+            "some ten seconds. Trials of one worker share a process; compute.max_concurrent_trials uses the machine."
+        )
     if spec.final is not None and len(spec.final.seeds) < 3:
         warnings.append(
             f"final.seeds has {len(spec.final.seeds)}: with so few the interval of a mean is many times its spread."

@@ -58,10 +58,7 @@ SearchObjective = Annotated[
     Field(discriminator="type"),
 ]
 
-_GENERATOR = (
-    "model.generator_size_ratio",
-    "model.generator_num_hidden_layers",
-    "model.sharing",
+_OF_THE_GENERATOR = (
     "objective.generator",
     "objective.name",
     "objective.disallow_correct",
@@ -77,21 +74,26 @@ def check_comparable(objective: FrozenModel, space: Iterable[str]) -> None:
     """
     if not isinstance(objective, TrainingMetricObjective):
         return
+    if objective.metric == "generator_loss":
+        why = "it is lowest for the largest generator and the easiest masks, whatever the discriminator has learned"
+    else:
+        why = "it is measured on what each trial's own generator wrote, and is best where that is easiest to tell"
     for path in space:
         what = _what_it_changes(path)
         if what is not None:
             raise ValueError(
-                f"objective.type must not be 'training_metric' where the space changes {what} ({path}): "
-                f"{objective.metric} is measured on what each trial's own generator wrote, and is best where that is "
-                "easiest to tell. Take 'probe', 'minimal_pairs' or 'fixed_corruption'"
+                f"objective.type must not be 'training_metric' where the space changes {what} ({path}): of "
+                f"{objective.metric}, {why}. Take 'probe', 'minimal_pairs' or 'fixed_corruption'"
             )
 
 
 def _what_it_changes(path: str) -> str | None:
-    if path in _GENERATOR:
+    if path in _OF_THE_GENERATOR or path.startswith("model."):  # its sizes follow from the discriminator's
         return "the generator"
     if path == "objective.temperature":
         return "the temperature"
     if path.startswith("masking."):
         return "the mask"
+    if path == "training.sequence_length":
+        return "the held-out rows"
     return None

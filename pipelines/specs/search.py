@@ -72,7 +72,8 @@ class HyperbandScheduler(FrozenModel):
     reduction_factor: Annotated[float, Field(gt=1, le=10)] = 3.0
     min_fraction: Annotated[float, Field(gt=0, lt=1)] = 1 / 9
     """Of the budget, where the first rung of the hardest bracket is."""
-    num_brackets: Annotated[int, Field(ge=2, le=10)] = 3
+    num_brackets: Annotated[int, Field(ge=2, le=10)] = 2
+    """Each begins a rung later than the one before."""
 
 
 class MedianStoppingScheduler(FrozenModel):

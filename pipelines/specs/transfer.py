@@ -49,7 +49,10 @@ def transfer(search: SearchSpec, winner: PretrainSpec, point: Point) -> tuple[di
     target = PRESETS[search.transfer_to]()
     paths = dict.fromkeys([*_written(search.base), *point])
     if any(path in paths for path in _LEARNING_RATES):
-        paths["optimizer.name"] = None  # a learning rate means nothing without it
+        # A learning rate means nothing without its optimizer, and Muon has two.
+        paths |= dict.fromkeys(["optimizer.name", "optimizer.learning_rate"])
+        if winner.optimizer.muon_learning_rate is not None:
+            paths["optimizer.muon_learning_rate"] = None
     fields = [_transferred(path, winner, target) for path in sorted(paths)]
     document: dict[str, Any] = {
         "kind": "pretrain",
@@ -108,6 +111,8 @@ def _transferred(path: str, winner: PretrainSpec, target: PretrainSpec) -> Trans
         share = value / winner.model.num_hidden_layers
         layers = max(1, round(share * target.model.num_hidden_layers))
         return TransferredField(path, layers, f"the same share of the discriminator's layers, {100 * share:.3g} %")
+    if section not in _TRANSFERRED:
+        return TransferredField(path, None, "steps and batches are those of the size")
     if section == "model" and (name in _SIZES or name == "max_position_embeddings"):
         return TransferredField(path, None, "a size")
     kept = "the generator's share of the discriminator's width is kept" if name == "generator_size_ratio" else "kept"

@@ -53,6 +53,17 @@ class TrialSummary(Document):
     """Of its checkpoints and scores, below the job's `trials`."""
 
 
+def rank(trial: TrialSummary, mode: Literal["max", "min"]) -> tuple[float, float, int]:
+    """What sorts the best trial first: those that were scored at more rungs before the others, of these the better
+    score, then the lower number. One that was beaten at its last rung is behind all that came further, whatever its
+    score there; one without a score is last.
+    """
+    if trial.score is None:
+        return 0.0, 0.0, trial.number
+    num_scored = sum(one.score is not None for one in trial.rungs)
+    return -num_scored, -trial.score if mode == "max" else trial.score, trial.number
+
+
 class TrialList(Document):
     """All trials so far, by number."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.specs.comparing import TrainingMetricObjective
+from pipelines.specs.comparing import FixedCorruptionObjective, ProbeObjective, TrainingMetricObjective
 from pipelines.specs.plan import assumed_vocab_size, flops_until
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
@@ -38,6 +38,8 @@ _NOT_SEARCHABLE = {
     "training.checkpoint_interval_steps": "changes no weight",
     "training.num_checkpoints_to_keep": "changes no weight",
     "training.max_failures": "changes no weight",
+    "training.gradient_accumulation_steps": "changes no weight",
+    "training.seed": "is noise: see final.seeds",
 }
 _WITHOUT_DETECTION = frozenset({"mlm", "replace_mlm"})
 _WITHOUT_GENERATOR_LOSS = frozenset({"mlm", "electric"})
@@ -88,9 +90,51 @@ def trial_spec(search: SearchSpec, point: Point, vocab_size: int | None = None) 
     # Trials are scored at rungs, by the objective: held-out figures in between would cost and not count.
     changes: dict[str, Value] = {"training.num_train_steps": steps, "evaluation.interval_steps": steps}
     if "optimizer.warmup_steps" not in point:
-        share = spec.optimizer.warmup_steps / spec.training.num_train_steps
-        changes["optimizer.warmup_steps"] = math.floor(share * steps)
-    return _resolved(merge(document, nested(changes)))
+        changes["optimizer.warmup_steps"] = spec.optimizer.warmup_steps * steps // spec.training.num_train_steps
+    made = _resolved(merge(document, nested(changes)))
+    _check_lengths(search, made)
+    return made
+
+
+def reference_spec(search: SearchSpec, vocab_size: int | None = None) -> PretrainSpec:
+    """Of the networks that make the fixed corruption: the base, with a schedule of so many of its steps.
+
+    Raises:
+        SpecError: there are too few steps.
+    """
+    assert isinstance(search.objective, FixedCorruptionObjective)
+    share = search.objective.reference_fraction
+    base = trial_spec(search, {}, vocab_size)
+    steps = round(base.training.num_train_steps * share)
+    if steps < MIN_STEPS:
+        rule = f"must leave at least {MIN_STEPS} of the base's {base.training.num_train_steps} steps"
+        raise SpecError([FieldProblem(("objective", "reference_fraction"), rule, f"{share:g}")])
+    changes = {
+        "training": {"num_train_steps": steps},
+        "optimizer": {"warmup_steps": int(base.optimizer.warmup_steps * share)},
+    }
+    return _resolved(merge(base.model_dump(mode="json"), changes))
+
+
+def _check_lengths(search: SearchSpec, spec: PretrainSpec) -> None:
+    """Whether the networks have positions for what they are scored on."""
+    most = spec.model.max_position_embeddings
+    wanted: list[tuple[tuple[str, ...], int]] = []
+    if isinstance(search.objective, ProbeObjective):
+        shared = search.objective.training.max_sequence_length
+        for name, task in search.objective.tasks.items():
+            own = task.max_sequence_length
+            path = ("objective", "training") if own is None else ("objective", "tasks", name)
+            wanted.append(((*path, "max_sequence_length"), own or shared))
+    if isinstance(search.objective, FixedCorruptionObjective):
+        wanted.append((("base", "training", "sequence_length"), _resolved(search.base).training.sequence_length))
+    problems = [
+        FieldProblem(path, f"must be at most model.max_position_embeddings, {most}", str(length))
+        for path, length in wanted
+        if length > most
+    ]
+    if problems:
+        raise SpecError(problems)
 
 
 def check_search(search: SearchSpec) -> SpaceReport:
@@ -101,6 +145,9 @@ def check_search(search: SearchSpec) -> SpaceReport:
     """
     _check_base(search)
     _check_paths(search)
+    trial_spec(search, {})  # the base counts as a trial in the final round
+    if isinstance(search.objective, FixedCorruptionObjective):
+        reference_spec(search)
     points = list(_points_to_look_at(search))
     problems: list[tuple[Point, SpecError]] = []
     for point in points:
@@ -110,7 +157,10 @@ def check_search(search: SearchSpec) -> SpaceReport:
             problems.append((point, error))
     if len(problems) == len(points):
         raise SpecError(
-            [one if one.path[:1] == ("budget",) else _at(("space",), one) for one in problems[0][1].problems]
+            [
+                one if one.path[0] in ("budget", "objective", "base") else _at(("space",), one)
+                for one in problems[0][1].problems
+            ]
         )
     shown = tuple(f"{shown_point(point)}: {error}" for point, error in problems[:MAX_SHOWN_PROBLEMS])
     return SpaceReport(len(points), len(problems), shown)
@@ -144,7 +194,7 @@ def _num_steps(budget: BudgetSpec, spec: PretrainSpec, vocab_size: int) -> int:
         return budget.steps
     steps = spec.training.num_train_steps
     if budget.tokens is not None:
-        return int(budget.tokens / spec.training.tokens_until(steps) * steps)
+        return budget.tokens // spec.training.tokens_until(1)  # no curriculum: every step has as many
     assert budget.flops is not None
     return int(budget.flops / flops_until(spec, vocab_size, steps) * steps)
 
@@ -162,6 +212,9 @@ def _check_base(search: SearchSpec) -> None:
         rule = "must be absent where the base has an initialization, whose weights have one size"
         raise SpecError([FieldProblem(("space", path), rule, None)])
     _check_objective(search, spec)
+    if search.final is not None and spec.training.seed in search.final.seeds:
+        rule = f"must not have base.training.seed ({spec.training.seed}): the score a setting was chosen by would count"
+        raise SpecError([FieldProblem(("final", "seeds"), rule, ", ".join(map(str, search.final.seeds)))])
     if spec.probe is not None:
         raise SpecError([FieldProblem(("base", "probe"), "must be absent: what scores trials is objective", "a probe")])
     if spec.training.curriculum:
@@ -176,6 +229,9 @@ def _check_objective(search: SearchSpec, base: PretrainSpec) -> None:
     dimension = search.space.get("objective.name")
     names = [base.objective.name, *(getattr(dimension, "values", ()) if dimension is not None else ())]
     without = [name for name in names if name in _WITHOUT_DETECTION]
+    if "two_stage" in names and search.scheduler.type != "none":
+        rule = "must be 'none' where objective.name may be 'two_stage', whose discriminator learns nothing at first"
+        raise SpecError([FieldProblem(("scheduler", "type"), rule, repr(search.scheduler.type))])
     if without and search.objective.type in ("fixed_corruption", "minimal_pairs"):
         rule = (
             f"must not be {search.objective.type!r} where objective.name may be {without[0]!r}, which trains no "

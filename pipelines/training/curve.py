@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import time
 from collections.abc import Mapping
 
 from pipelines import storage
+from pipelines.errors import StorageError
 from pipelines.job import ProgressReporter
 from pipelines.training.workers import Worker
 
 CURVE_FILE = "curve.json"
+PROGRESS_FILE = "progress.json"
+ALIVE_SECONDS = 10.0
 _KEPT = ("learning_rate", "gradient_norm", "tokens_per_second", "mfu")
 
 Curve = tuple[tuple[int, Mapping[str, float]], ...]
@@ -19,8 +24,11 @@ Curve = tuple[tuple[int, Mapping[str, float]], ...]
 class CurveTelemetry:
     """Remembers figures, and stops when the job is asked to."""
 
-    def __init__(self, reporter: ProgressReporter) -> None:
+    def __init__(self, reporter: ProgressReporter, uri: str) -> None:
+        """`reporter` knows whether the job should stop; `uri` is the trial's folder, where it says that it lives."""
         self._reporter = reporter
+        self._uri = uri
+        self._said_at = -math.inf
         self._curve: list[tuple[int, dict[str, float]]] = []
 
     @property
@@ -28,20 +36,23 @@ class CurveTelemetry:
         """At each log step so far."""
         return tuple(self._curve)
 
-    def write(self, uri: str) -> None:
-        """Put the curve into a folder, for another process."""
-        storage.write_json(storage.join(uri, CURVE_FILE), {"curve": self._curve})
+    def write(self) -> None:
+        """Put the curve into the folder, for another process."""
+        storage.write_json(storage.join(self._uri, CURVE_FILE), {"curve": self._curve})
 
     def wants_to_stop(self, worker: Worker) -> bool:
         """Whether control.json asks for it."""
         return self._reporter.is_cancelled()
 
     def is_due(self) -> bool:
-        """Never: the driver says that the job lives."""
-        return False
+        """Whether it is time for a sign of life."""
+        return time.monotonic() - self._said_at >= ALIVE_SECONDS
 
     def report_step(self, step: int) -> None:
-        """Say nothing."""
+        """Say that the trial lives; a sign that cannot be written is not worth it."""
+        self._said_at = time.monotonic()
+        with contextlib.suppress(StorageError):
+            storage.write_json(storage.join(self._uri, PROGRESS_FILE), {"doing": f"training, step {step}"})
 
     def log_training(self, step: int, figures: Mapping[str, float]) -> None:
         """Remember losses and speed."""
@@ -51,6 +62,8 @@ class CurveTelemetry:
             if (name.endswith("_loss") or name in _KEPT) and math.isfinite(value)
         }
         self._curve.append((step, kept))
+        if self.is_due():
+            self.report_step(step)
 
     def log_evaluation(self, step: int, figures: Mapping[str, float]) -> None:
         """Pass over: trials are scored at their rungs."""

@@ -130,9 +130,9 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
         train(task.training, worker, SilentTelemetry())
         return
     if task.run is None:
-        curve = CurveTelemetry(ProgressReporter(JobDirectory(task.control_uri or task.job_uri)))
+        curve = CurveTelemetry(ProgressReporter(JobDirectory(task.control_uri or task.job_uri)), task.job_uri)
         train(task.training, worker, curve)
-        curve.write(task.job_uri)
+        curve.write()
         return
     # Only here: the other workers need no MLflow, and importing it takes seconds.
     from pipelines.record.tracking import Run, last_recorded_step
