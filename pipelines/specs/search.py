@@ -59,9 +59,9 @@ class AshaScheduler(FrozenModel):
     """Asynchronous successive halving (Li et al. 2020, arXiv:1810.05934), by FLOPs and not by time."""
 
     type: Literal["asha"] = "asha"
-    reduction_factor: Annotated[float, Field(gt=1, le=10)] = 3.0
+    reduction_factor: Annotated[float, Field(ge=1.5, le=10)] = 3.0
     """Of the trials that reach a rung one in so many goes on, and the next rung is so many times as far."""
-    min_fraction: Annotated[float, Field(gt=0, lt=1)] = 1 / 9
+    min_fraction: Annotated[float, Field(ge=0.001, lt=1)] = 1 / 9
     """Of the budget, where the first rung is."""
 
 
@@ -69,8 +69,8 @@ class HyperbandScheduler(FrozenModel):
     """Several brackets of successive halving (Li et al. 2018, arXiv:1603.06560), each with a first rung of its own."""
 
     type: Literal["hyperband"] = "hyperband"
-    reduction_factor: Annotated[float, Field(gt=1, le=10)] = 3.0
-    min_fraction: Annotated[float, Field(gt=0, lt=1)] = 1 / 9
+    reduction_factor: Annotated[float, Field(ge=1.5, le=10)] = 3.0
+    min_fraction: Annotated[float, Field(ge=0.001, lt=1)] = 1 / 9
     """Of the budget, where the first rung of the hardest bracket is."""
     num_brackets: Annotated[int, Field(ge=2, le=10)] = 2
     """Each begins a rung later than the one before."""

@@ -109,10 +109,8 @@ def reference_spec(search: SearchSpec, vocab_size: int | None = None) -> Pretrai
     if steps < MIN_STEPS:
         rule = f"must leave at least {MIN_STEPS} of the base's {base.training.num_train_steps} steps"
         raise SpecError([FieldProblem(("objective", "reference_fraction"), rule, f"{share:g}")])
-    changes = {
-        "training": {"num_train_steps": steps},
-        "optimizer": {"warmup_steps": int(base.optimizer.warmup_steps * share)},
-    }
+    warmup = min(steps - 1, base.optimizer.warmup_steps * steps // base.training.num_train_steps)
+    changes = {"training": {"num_train_steps": steps}, "optimizer": {"warmup_steps": warmup}}
     return _resolved(merge(base.model_dump(mode="json"), changes))
 
 
@@ -158,7 +156,7 @@ def check_search(search: SearchSpec) -> SpaceReport:
     if len(problems) == len(points):
         raise SpecError(
             [
-                one if one.path[0] in ("budget", "objective", "base") else _at(("space",), one)
+                one if one.path[:1] in (("budget",), ("objective",), ("base",)) else _at(("space",), one)
                 for one in problems[0][1].problems
             ]
         )

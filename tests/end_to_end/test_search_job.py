@@ -24,7 +24,7 @@ WEIGHT, RATIO = "objective.discriminator_weight", "model.generator_size_ratio"
 
 def search() -> dict[str, Any]:
     base = {key: SPEC[key] for key in ("preset", "corpus", "tokenizer", "model", "optimizer", "evaluation")}
-    training = {**SPEC["training"], "num_train_steps": 60, "log_interval_steps": 10}
+    training = {**SPEC["training"], "log_interval_steps": 10}
     return {
         "kind": "search",
         "name": "end-to-end-search",
@@ -34,7 +34,7 @@ def search() -> dict[str, Any]:
             RATIO: {"type": "choice", "values": [0.25, 0.5, 1.0]},
         },
         "objective": {"type": "fixed_corruption"},
-        "budget": {"flops": 6e10},
+        "budget": {"flops": 2e11},
         "num_trials": 6,
         "searcher": {"num_startup_trials": 3},
         "final": {"num_best": 1, "seeds": [1, 2]},
@@ -76,7 +76,7 @@ def test_a_search_survives_its_driver(stack: LocalStack) -> None:
     # The same FLOPs for networks of other sizes: a larger generator has fewer steps.
     steps = {one.point[RATIO]: one.num_train_steps for one in trials}
     assert sorted(steps, key=lambda ratio: -steps[ratio]) == sorted(steps, key=lambda ratio: float(str(ratio)))
-    assert found.flops_trials <= found.flops_without_stopping <= 6 * 6e10
+    assert found.flops_trials <= found.flops_without_stopping <= 6 * 2e11
 
     registry = mlflow.MlflowClient(stack.mlflow_url)
     assert result.mlflow_run_id is not None

@@ -184,6 +184,7 @@ def test_an_invalid_point_is_reported_and_the_others_are_tried(tmp_path: Path) -
         searcher={"type": "grid"},
         scheduler={"type": "none"},
         objective={"type": "fixed_corruption"},
+        budget={"steps": 60},
     )
     trials = search.attempt().trials
     assert [one.state for one in trials] == ["INVALID", "COMPLETED"]

@@ -216,7 +216,6 @@ def test_as_many_brackets_as_there_are_rungs_are_allowed() -> None:
     load_spec(text(scheduler="{type: hyperband, num_brackets: 3, min_fraction: 0.04, reduction_factor: 3}"))
 
 
-@pytest.mark.xfail(reason="HyperbandScheduler's defaults: three brackets, and rungs for two")
 def test_every_scheduler_is_good_as_it_comes() -> None:
     for name in ("none", "asha", "median_stopping", "hyperband"):
         load_spec(text(scheduler=f"{{type: {name}}}"))
@@ -372,3 +371,8 @@ def test_all_paths_that_are_wrong_are_named_at_once() -> None:
 
 def test_a_space_with_some_points_that_can_be_tried_is_searched() -> None:
     load_spec(text(space="{model.num_attention_heads: {type: choice, values: [3, 4]}}"))
+
+
+def test_a_base_that_warms_up_until_its_last_step_has_a_reference_too() -> None:
+    base = "{preset: tiny, optimizer: {warmup_steps: 40}, training: {num_train_steps: 41}}"
+    load_spec(text(base=base, budget="{steps: 41}", objective="{type: fixed_corruption, reference_fraction: 0.3}"))

@@ -87,8 +87,8 @@ def test_an_invalid_point_is_reported_and_the_others_are_tried() -> None:
             "must be absent: it follows from budget",
         ),
         (
-            {"space": {"training.seed": {"type": "choice", "values": ["a", "b"]}}},
-            "space.training.seed: Input should be a valid integer",
+            {"space": {"training.global_batch_size": {"type": "choice", "values": ["a", "b"]}}},
+            "space.training.global_batch_size: Input should be a valid integer",
         ),
         (
             {"space": {"masking.mask_fraction": {"type": "uniform", "low": 2, "high": 3}}},
