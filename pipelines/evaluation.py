@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 import torch
 
 from electra_core.batches import SpecialTokens
@@ -29,6 +30,7 @@ from pipelines.training.evaluate import evaluate
 from pipelines.training.task import TrainingTask, build_networks
 from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 
+EVALUATION_TIMEOUT_SECONDS = 6 * 3600
 EXAMPLE_CANDIDATES = 64
 """Held-out rows among which the shown one is chosen."""
 EXAMPLE_TOKENS = 48
@@ -65,6 +67,21 @@ class Evaluated:
             example=tuple(ExampleToken.model_validate(token) for token in document["example"]),
             exports=document["exports"],
         )
+
+
+def evaluate_on_cluster(task: TrainingTask, job_uri: str, job_id: str) -> Evaluated:
+    """`evaluate_and_export` where a training worker ran: the driver may have no GPU.
+
+    Raises:
+        PipelineError: see `evaluate_and_export`.
+        ray.exceptions.GetTimeoutError: it took hours.
+    """
+    compute = task.spec.compute
+    remote = ray.remote(num_cpus=compute.cpus_per_worker, num_gpus=compute.gpus_per_worker, max_retries=3)(
+        evaluate_and_export
+    )
+    evaluated: Evaluated = ray.get(remote.remote(task, job_uri, job_id), timeout=EVALUATION_TIMEOUT_SECONDS)
+    return evaluated
 
 
 def evaluate_and_export(task: TrainingTask, job_uri: str, job_id: str) -> Evaluated:

@@ -27,7 +27,8 @@ from pipelines.specs.documents import (
     Stage,
 )
 from pipelines.specs.jobs import SPECS, JobSpec
-from pipelines.specs.parsing import FieldProblem, SpecError, dump_spec, problems_of
+from pipelines.specs.parsing import dump_spec
+from pipelines.specs.spec_errors import FieldProblem, SpecError, problems_of
 
 log = logging.getLogger(__name__)
 

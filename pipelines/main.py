@@ -42,7 +42,9 @@ from pipelines.specs.documents import Failure, JobResult, Stage
 from pipelines.specs.evaluate import EvaluateSpec
 from pipelines.specs.finetune import FinetuneSpec
 from pipelines.specs.jobs import ID_PREFIXES, JobSpec
-from pipelines.specs.parsing import SpecError, load_spec
+from pipelines.specs.parsing import load_spec
+from pipelines.specs.search import SearchSpec
+from pipelines.specs.spec_errors import SpecError
 from pipelines.surroundings import connect_to_ray, tracking_uri_of
 
 log = logging.getLogger("pipelines.main")  # also when run with -m, where __name__ is __main__
@@ -108,6 +110,10 @@ def _stages_of(spec: JobSpec) -> Callable[..., JobResult]:
         from pipelines.evaluate import run_evaluation
 
         return run_evaluation
+    if isinstance(spec, SearchSpec):
+        from pipelines.search import run_search
+
+        return run_search
     from pipelines.pretrain import run_pretraining
 
     return run_pretraining

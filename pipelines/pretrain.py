@@ -14,21 +14,19 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import ray
-
 from electra_core.parts import exported_networks
 from pipelines import storage
 from pipelines.corpus.prepare import prepare_corpus
 from pipelines.errors import RecordError
-from pipelines.evaluation import Evaluated, describe_corpus, evaluate_and_export
-from pipelines.export import ARCHITECTURES
+from pipelines.evaluation import Evaluated, describe_corpus, evaluate_on_cluster
 from pipelines.job import JobDirectory, ProgressReporter
-from pipelines.job_run import open_job_run, serving_requirements
+from pipelines.job_run import open_job_run
 from pipelines.probing.prober import Prober, prepare_probe
 from pipelines.record import tracking
 from pipelines.record.card import card_text
 from pipelines.record.identity import RunIdentity
 from pipelines.record.report import plain_example, plot_learning_rate, plot_losses, plot_probe
+from pipelines.registering import register_networks
 from pipelines.resources import check_resources
 from pipelines.specs.advice import spec_warnings
 from pipelines.specs.documents import JobResult, ModelVersion, ProbePoint
@@ -42,10 +40,6 @@ from pipelines.training.telemetry import HEADLINE_LOSSES
 from pipelines.weights.initial import prepare_initial_weights
 
 log = logging.getLogger(__name__)
-
-EVALUATION_TIMEOUT_SECONDS = 6 * 3600
-PIPELINE_TASKS = {"discriminator": "feature-extraction", "encoder": "fill-mask", "generator": "fill-mask"}
-"""Transformers pipeline each network serves in MLflow; no pipeline exists for replaced-token detection itself."""
 
 
 def run_pretraining(
@@ -84,7 +78,7 @@ def run_pretraining(
             fit(WorkerTask(task, directory.uri, run, attempt))
 
         reporter.stage("evaluate", "scoring held-out text and exporting")
-        evaluated = _evaluate(task, directory)
+        evaluated = evaluate_on_cluster(task, directory.uri, directory.job_id)
         probed = prober.wait(lambda: reporter.say("finetuning the checkpoints that are left to probe"))
 
     reporter.stage("record", "registering the models")
@@ -119,18 +113,6 @@ def _record_start(run: RunIdentity, spec: PretrainSpec, corpus: PreparedCorpus, 
         tracking.log_artifacts(run, folder)
 
 
-def _evaluate(task: TrainingTask, directory: JobDirectory) -> Evaluated:
-    """Run the stage where a training worker ran: the driver may have no GPU."""
-    compute = task.spec.compute
-    remote = ray.remote(num_cpus=compute.cpus_per_worker, num_gpus=compute.gpus_per_worker, max_retries=3)(
-        evaluate_and_export
-    )
-    evaluated: Evaluated = ray.get(
-        remote.remote(task, directory.uri, directory.job_id), timeout=EVALUATION_TIMEOUT_SECONDS
-    )
-    return evaluated
-
-
 def record(
     run: RunIdentity,
     spec: PretrainSpec,
@@ -139,12 +121,7 @@ def record(
     probed: Sequence[ProbePoint] = (),
 ) -> tuple[ModelVersion, ...]:
     """Curves, card, exports and registered versions of the networks, the main one first."""
-    networks = exported_networks(spec.objective)
-    main = networks[0]
-    names = {
-        network: spec.generator_model_name if network == "generator" else spec.discriminator_model_name
-        for network in networks
-    }
+    main = exported_networks(spec.objective)[0]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         _record_final_figures(run, spec.training.num_train_steps, evaluated)
@@ -156,34 +133,10 @@ def record(
         (folder / "report" / "example.txt").write_text(plain_example(evaluated.example) + "\n", encoding="utf-8")
         storage.upload_tree(folder / "report", directory.path("report"))
         tracking.log_artifacts(run, folder / "report", "report")
-        models = []
-        for network, model_name in names.items():
-            model_version = tracking.register_model(
-                run,
-                local[network],
-                artifact_name=network,
-                model_name=model_name,
-                alias=spec.record.alias,
-                architecture=ARCHITECTURES[network],
-                task=PIPELINE_TASKS[network],
-                pip_requirements=serving_requirements(),
-                tags={tracking.JOB_TAG: directory.job_id, "electra.network": network},
-                description=card_text(local[network]),
-            )
-            models.append(
-                ModelVersion.model_validate(
-                    {
-                        "network": network,
-                        "name": model_name,
-                        "version": model_version,
-                        "alias": spec.record.alias,
-                        "export_uri": evaluated.exports[network],
-                    }
-                )
-            )
+        models = register_networks(run, spec, directory.job_id, local, evaluated.exports)
         # MLflow's own name for the description that its run page shows.
         tracking.end_run(run, "FINISHED", {"mlflow.note.content": card_text(local[main])})
-    return tuple(models)
+    return models
 
 
 def _record_final_figures(run: RunIdentity, step: int, evaluated: Evaluated) -> None:

@@ -108,6 +108,8 @@ def run_side_by_side(
         max_retries=0,  # counted here: Ray itself would go on for ever with a call that takes too much memory
         # A process keeps the GPU it has first seen, and its memory there, until it ends.
         max_calls=1 if compute.gpus_per_worker else 0,
+        # Of a caller that is in a placement group of its own, as Ray Tune's actors are, a call would be held to it.
+        scheduling_strategy="DEFAULT",
     )(function)
     waiting_places = list(range(len(arguments)))[::-1]
     running: dict[Any, int] = {}

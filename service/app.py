@@ -12,7 +12,7 @@ from service import problems, wiring
 from service.desk import Desk
 from service.logs import configure_logs
 from service.middleware import BodyLimit, HostCheck, RequestContext
-from service.routes import health, joblogs, jobs, models, presets
+from service.routes import health, joblogs, jobs, models, presets, trials
 from service.settings import Settings
 
 _DESCRIPTION = "Pretrain text encoders with replaced-token detection on your own text."
@@ -38,7 +38,7 @@ def create_app(
 
     app = FastAPI(title="ELECTRA pretraining", version=_version(), description=_DESCRIPTION, lifespan=lifespan)
     problems.register(app)
-    for module in (jobs, joblogs, models, presets, health):
+    for module in (jobs, joblogs, trials, models, presets, health):
         app.include_router(module.router)
     # The last added is the first to see a request.
     app.add_middleware(BodyLimit, max_bytes=settings.max_spec_bytes)

@@ -14,7 +14,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
-from service.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem
+from service.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
 from service.server_events import ServerEvent, parse_events, stream_lines
 from service.states import JobState
 
@@ -186,6 +186,22 @@ class ElectraClient:
     def cancel(self, job_id: str) -> JobPublic:
         """Ask a job to stop. It stops at its next step, and its state says when it has."""
         return self._read(JobPublic, self._call("POST", f"/v1/jobs/{_segment(job_id)}/cancel", is_safe=False))
+
+    def trials(
+        self,
+        job_id: str,
+        *,
+        sort: str = "number",
+        order: str | None = None,
+        is_final: bool | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> TrialPage:
+        """One page of the trials of a search."""
+        query: dict[str, Any] = {"sort": sort, "limit": limit}
+        optional = (("order", order), ("is_final", is_final), ("cursor", cursor))
+        query |= {key: value for key, value in optional if value is not None}
+        return self._read(TrialPage, self._get(f"/v1/jobs/{_segment(job_id)}/trials", params=query))
 
     def logs(self, job_id: str, *, attempt: int | None = None) -> str:
         """What a job has written so far: its last attempt, unless another is named."""

@@ -11,6 +11,7 @@ from service.joblogs import JobLogs
 from service.jobs import Jobs
 from service.predictions import Predictions
 from service.settings import Settings
+from service.trials import Trials
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Desk:
     jobs: Jobs
     logs: JobLogs
     predictions: Predictions
+    trials: Trials
 
 
 def _desk(request: Request) -> Desk:
@@ -41,6 +43,10 @@ def _predictions(desk: Annotated[Desk, Depends(_desk)]) -> Predictions:
     return desk.predictions
 
 
+def _trials(desk: Annotated[Desk, Depends(_desk)]) -> Trials:
+    return desk.trials
+
+
 def _settings(desk: Annotated[Desk, Depends(_desk)]) -> Settings:
     return desk.settings
 
@@ -48,4 +54,5 @@ def _settings(desk: Annotated[Desk, Depends(_desk)]) -> Settings:
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 LogsDep = Annotated[JobLogs, Depends(_logs)]
 PredictionsDep = Annotated[Predictions, Depends(_predictions)]
+TrialsDep = Annotated[Trials, Depends(_trials)]
 SettingsDep = Annotated[Settings, Depends(_settings)]

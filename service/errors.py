@@ -16,10 +16,12 @@ ServiceError
 │   ├── ModelNotFoundError
 │   └── PresetNotFoundError
 ├── JobFinishedError
+├── NoTrialsError
 ├── IdempotencyConflictError
 ├── BodyTooLargeError
 ├── UnsupportedMediaTypeError
 ├── LogsUnavailableError
+├── TrialsUnavailableError
 ├── PredictionUnavailableError
 │   └── TooManyPredictionsError
 ├── PredictionTimeoutError
@@ -148,6 +150,15 @@ class PresetNotFoundError(NotFoundError):
     code, title = "preset_not_found", "There is no such preset"
 
 
+class NoTrialsError(ServiceError):
+    """Only searches have trials."""
+
+    status, code, title = 409, "no_trials", "The job is no search"
+
+    def __init__(self, job_id: str, kind: str) -> None:
+        super().__init__(f"Only jobs of kind 'search' have trials; {job_id} is of kind {kind!r}.")
+
+
 class JobFinishedError(ServiceError):
     """The job is over, and nothing can be done to it."""
 
@@ -170,6 +181,12 @@ class UnsupportedMediaTypeError(ServiceError):
     """The body is not sent as JSON."""
 
     status, code, title = 415, "unsupported_media_type", "The body must be JSON"
+
+
+class TrialsUnavailableError(ServiceError):
+    """The storage that has the trials does not answer."""
+
+    status, code, title = 503, "trials_unavailable", "The trials cannot be read now"
 
 
 class LogsUnavailableError(ServiceError):

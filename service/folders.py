@@ -21,6 +21,7 @@ from pipelines.specs.documents import (
     Progress,
 )
 from pipelines.specs.prediction import ANSWER_FILE, REQUEST_FILE, PredictJob, PredictOutcome
+from pipelines.specs.trial_documents import TRIALS_FILE, TrialList
 from service.interfaces import AnswerNotUnderstoodError, FolderError
 from service.settings import Settings
 
@@ -49,6 +50,10 @@ class StoredJobFolders:
     def read_result(self, job_id: str) -> JobResult | None:
         """The job's last word; None if there is none, or not in words we know."""
         return _read_document(self._uri(job_id, RESULT_FILE), JobResult)
+
+    def read_trials(self, job_id: str) -> TrialList | None:
+        """What a search has tried so far; None if it has not said, or not in words we know."""
+        return _read_document(self._uri(job_id, TRIALS_FILE), TrialList)
 
     def save_log(self, job_id: str, attempt: int, log: str) -> None:
         """Keep what an attempt printed."""

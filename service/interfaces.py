@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.prediction import PredictJob, PredictOutcome
+from pipelines.specs.trial_documents import TrialList
 from service.launches import Launch
 from service.records import ClusterStatus, Job
 from service.states import JobState
@@ -194,6 +195,9 @@ class JobFolders(Protocol):
 
     def read_result(self, job_id: str) -> JobResult | None:
         """The job's last word; None if there is none, or not in words we know."""
+
+    def read_trials(self, job_id: str) -> TrialList | None:
+        """What a search has tried so far; None if it has not said, or not in words we know."""
 
     def save_log(self, job_id: str, attempt: int, log: str) -> None:
         """Keep what an attempt printed."""

@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 import structlog
 
 from pipelines.specs.jobs import ID_PREFIXES, JobSpec
-from pipelines.specs.parsing import FieldProblem, SpecError, dump_spec, resolve_spec
+from pipelines.specs.parsing import dump_spec, resolve_spec
 from pipelines.specs.plans import Plan, plan_any
+from pipelines.specs.spec_errors import FieldProblem, SpecError
 from service.errors import (
     CorpusUnreadableError,
     Fault,

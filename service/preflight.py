@@ -16,8 +16,10 @@ from pipelines.specs.evaluate import EvaluateSpec
 from pipelines.specs.finetune import FinetuneSpec
 from pipelines.specs.initialization import named_files
 from pipelines.specs.jobs import JobSpec
-from pipelines.specs.plans import evaluation_files, finetuning_files, labelled_files
+from pipelines.specs.plans import evaluation_files, finetuning_files, labelled_files, search_files
 from pipelines.specs.pretrain import PretrainSpec
+from pipelines.specs.search import SearchSpec
+from pipelines.specs.trials import base_spec
 from service.errors import CorpusUnreadableError, Fault, InsufficientResourcesError
 from service.records import ClusterStatus
 
@@ -41,7 +43,11 @@ def check_capacity(spec: JobSpec, cluster: ClusterStatus | None) -> None:
     """
     if cluster is None or not cluster.is_ray_reachable:
         return
-    sections: dict[str, WorkerSpec] = {"compute": spec.compute}
+    sections: dict[str, WorkerSpec] = {}
+    if isinstance(spec, SearchSpec):
+        sections["base.compute"] = base_spec(spec).compute  # of one trial; trials wait for each other
+    else:
+        sections["compute"] = spec.compute
     if isinstance(spec, PretrainSpec) and spec.probe is not None:
         sections["probe.compute"] = spec.probe.compute
     faults = [fault for section, compute in sections.items() for fault in _too_large(section, compute, cluster)]
@@ -73,16 +79,23 @@ def check_sources(spec: JobSpec, timeout_seconds: float) -> int | None:
         size = _size_of_data(evaluation_files(spec), ("/spec/discriminator/", "/spec/generator/"), timeout_seconds)
         sources = spec.unseen_text.sources.values() if spec.unseen_text is not None else ()
         return None if any(isinstance(source, PythonDocsSource) for source in sources) else size
-    corpus = list(_corpus_uris(spec))
-    others = []
+    if isinstance(spec, SearchSpec):
+        objective_files = [_Named(f"/spec{pointer}", uri) for pointer, uri in search_files(spec)]
+        return _check_pretraining(base_spec(spec), "/spec/base", objective_files, timeout_seconds)
+    return _check_pretraining(spec, "/spec", [], timeout_seconds)
+
+
+def _check_pretraining(spec: PretrainSpec, pointer: str, others: list[_Named], timeout_seconds: float) -> int | None:
+    """Look at a corpus and what goes with it; its size, where it is known."""
+    corpus = list(_corpus_uris(spec, pointer))
     if isinstance(spec.tokenizer, PretrainedTokenizerSpec):
-        others.append(_Named("/spec/tokenizer/uri", spec.tokenizer.uri))
+        others.append(_Named(f"{pointer}/tokenizer/uri", spec.tokenizer.uri))
     if spec.initialization is not None:
         files = named_files(spec.initialization)
-        others += [_Named(f"/spec/initialization/{field}", uri) for field, uri in files.items()]
+        others += [_Named(f"{pointer}/initialization/{field}", uri) for field, uri in files.items()]
     if spec.probe is not None:
         for name, task in spec.probe.tasks.items():
-            others += [_Named(*named) for named in labelled_files(f"/spec/probe/tasks/{name}", task)]
+            others += [_Named(*named) for named in labelled_files(f"{pointer}/probe/tasks/{name}", task)]
     sizes = _look_at([*corpus, *others], timeout_seconds)
     is_known = all(sizes[named] is not None for named in corpus) and len(corpus) > 0
     has_documentation = any(isinstance(source, PythonDocsSource) for source in spec.corpus.sources)
@@ -97,11 +110,11 @@ def _size_of_data(named: Iterable[tuple[str, str]], of_models: tuple[str, ...], 
     return None if any(size is None for size in data) else sum(size or 0 for size in data)
 
 
-def _corpus_uris(spec: PretrainSpec) -> Iterator[_Named]:
+def _corpus_uris(spec: PretrainSpec, pointer: str) -> Iterator[_Named]:
     for index, source in enumerate(spec.corpus.sources):
         if not isinstance(source, PythonDocsSource):
             for number, uri in enumerate(source.uris):
-                yield _Named(f"/spec/corpus/sources/{index}/uris/{number}", uri)
+                yield _Named(f"{pointer}/corpus/sources/{index}/uris/{number}", uri)
 
 
 def _look_at(uris: Sequence[_Named], timeout_seconds: float) -> dict[_Named, int | None]:

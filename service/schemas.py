@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pipelines.specs.documents import JobResult, Progress
+from pipelines.specs.trial_documents import TrialState, TrialSummary
 from service.records import Job, JobFailure
 from service.settings import Settings
 from service.states import JobState
@@ -46,7 +47,7 @@ class JobQuery(Request):
     """Any of these states."""
     name: Annotated[str, Field(max_length=100)] | None = None
     """Exactly this name."""
-    kind: Literal["pretrain", "finetune", "evaluate"] | None = None
+    kind: Literal["pretrain", "finetune", "evaluate", "search"] | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     """Jobs a page."""
     cursor: Annotated[str, Field(max_length=500)] | None = None
@@ -62,6 +63,37 @@ class LogQuery(Request):
     """Only so many lines from the end; not for events."""
     follow: bool = False
     """Send server-sent events until the job ends."""
+
+
+class TrialQuery(Request):
+    """Which trials of a search to list, and in which order."""
+
+    sort: Literal["number", "rank", "score", "flops", "step"] = "number"
+    """`rank` is that of the leaderboard: trials that came further first, of these the better score."""
+    order: Literal["asc", "desc"] | None = None
+    """When absent the best first by `rank` and by `score`, and the least of all else."""
+    state: Annotated[list[TrialState], Field(max_length=10)] = []
+    """Any of these states."""
+    is_final: bool | None = None
+    """Only trials of the final round, or only the others."""
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+    """Trials a page."""
+    cursor: Annotated[str, Field(pattern=r"^[0-9]{1,9}$")] | None = None
+    """`next_cursor` of the page before."""
+
+
+class TrialPage(Answer):
+    """Some trials of a search."""
+
+    items: tuple[TrialSummary, ...]
+    total: int
+    """Trials that there are on all pages."""
+    metric: str | None = None
+    """What a score is; absent until there is a trial."""
+    mode: Literal["max", "min"] | None = None
+    """Whether more of it is better."""
+    next_cursor: str | None = None
+    """Give it as `cursor` for the trials after these; absent at the end."""
 
 
 class Links(Answer):

@@ -16,6 +16,7 @@ from service.reconciler import Reconciler
 from service.runs import MlflowRuns
 from service.settings import Settings
 from service.store import SqlJobStore, make_engine, upgrade_database
+from service.trials import Trials
 
 
 @contextmanager
@@ -39,7 +40,7 @@ def running(settings: Settings) -> Iterator[Desk]:
             # Beside the start: a storage that is slow or away must not hold it up.
             threading.Thread(target=predictions.delete_left_behind, name="left-behind", daemon=True).start()
             try:
-                yield Desk(settings, jobs, JobLogs(store, desk_launcher, folders), predictions)
+                yield Desk(settings, jobs, JobLogs(store, desk_launcher, folders), predictions, Trials(folders))
             finally:
                 # Before the reconciler's last step, which may take its time: whoever waits for a prediction is let go.
                 predictions.close()

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from types import TracebackType
 from typing import Self
 
-import safetensors.torch
-
-from electra_core.conversion.to_transformers import discriminator_state_dict
 from pipelines import storage
 from pipelines.errors import PipelineError
-from pipelines.finetuning.base_model import WEIGHTS_FILE, BaseModel
+from pipelines.finetuning.base_model import BaseModel
+from pipelines.finetuning.copy_network import copy_network
 from pipelines.job import JobDirectory
 from pipelines.specs.probe import ProbeSpec
 from pipelines.storage.artifacts import MANIFEST_FILE
@@ -121,13 +118,11 @@ class CheckpointKeeper:
     def _write(self, checkpoint: Checkpoint) -> BaseModel:
         networks = networks_to_fill(self._task.spec, self._task.corpus.vocab_size)
         networks.load_state_dict(read_state(checkpoint)["networks"])
-        data = safetensors.torch.save(discriminator_state_dict(networks))
         folder = self._directory.path(FOLDER, f"step_{checkpoint.step:08d}")
-        storage.write_bytes(storage.join(folder, WEIGHTS_FILE), data)
-        storage.write_json(storage.join(folder, MANIFEST_FILE), {"sha256": hashlib.sha256(data).hexdigest()})
-        base = self._read(folder)
-        assert base is not None
-        return base
+        return copy_network(networks, folder, self._task.corpus.special, self._origin(checkpoint.step))
+
+    def _origin(self, step: int) -> str:
+        return f"{self._directory.job_id} at step {step}"
 
     def _read(self, folder: str) -> BaseModel | None:
         manifest = storage.join(folder, MANIFEST_FILE)
@@ -139,7 +134,7 @@ class CheckpointKeeper:
             sha256=str(storage.read_json(manifest)["sha256"]),
             encoder=self._task.spec.model.discriminator(corpus.vocab_size),
             special=corpus.special,
-            origin=f"{self._directory.job_id} at step {_step_of(folder)}",
+            origin=self._origin(_step_of(folder)),
             without_pretraining=False,
         )
 

@@ -175,16 +175,30 @@ def score_pairs(
         DataError: see `read_pairs`.
         StorageError: a file cannot be read.
     """
-    tokenizer = load_tokenizer(network.uri)
+    read = read_pairs(uri, spec, pairs_tokenizer(network.uri), max_tokens)
+    return score_read(network.load().to(device), read, network.special, device)
+
+
+def pairs_tokenizer(uri: str) -> Tokenizer:
+    """The tokenizer of a folder, as pairs are read with it.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    tokenizer = load_tokenizer(uri)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True  # a sentence that speaks of "[MASK]" shows the network none
-    read = read_pairs(uri, spec, tokenizer, max_tokens)
+    return tokenizer
+
+
+def score_read(
+    network: Discriminator | MaskedLanguageModel, read: PairFile, special: SpecialTokens, device: torch.device
+) -> tuple[PairScores, str]:
+    """Ask a network, in eval mode and on `device`, for the pairs of a file; returns what `score_pairs` does."""
     # Each sentence once: what is the same to the network must come out the same, to the last bit.
     sentences = list(dict.fromkeys(ids for pair in read.pairs for ids in (pair.good, pair.bad)))
-    scores = dict(
-        zip(sentences, sentence_scores(network.load().to(device), sentences, network.special, device), strict=True)
-    )
+    scores = dict(zip(sentences, sentence_scores(network, sentences, special, device), strict=True))
     num_right, num_all = dict[str, int](), dict[str, int]()
     lines = []
     for pair in read.pairs:

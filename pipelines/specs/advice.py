@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from pipelines.specs.comparing import ProbeObjective
 from pipelines.specs.finetune import FinetuneSpec, FinetuneTrainingSpec
 from pipelines.specs.pretrain import PretrainSpec
+from pipelines.specs.search import SearchSpec
 from pipelines.specs.task import QuestionAnsweringTask, TaskSpec, TaskSuite
 
 
@@ -28,6 +30,36 @@ def spec_warnings(spec: PretrainSpec) -> tuple[str, ...]:
     if spec.probe is not None:
         named = {f"probe.tasks.{name}": task for name, task in spec.probe.tasks.items()}
         warnings += _windows(named, spec.probe.training)
+    return tuple(warnings)
+
+
+def search_warnings(spec: SearchSpec, base: PretrainSpec) -> tuple[str, ...]:
+    """The same for a search, its base resolved."""
+    warnings = []
+    weight = "objective.discriminator_weight"
+    sharing = spec.space.get("model.sharing")
+    sharings = getattr(sharing, "values", ()) if sharing is not None else (base.model.sharing,)
+    if weight in spec.space and sharings and all(one in ("none", "gdes") for one in sharings):
+        warnings.append(
+            f"space.{weight} does next to nothing where model.sharing is {' or '.join(map(str, sharings))}: no weight "
+            "gets gradient from both losses. Search optimizer.discriminator_learning_rate_ratio instead."
+        )
+    if base.compute.num_workers > 1:
+        warnings.append(
+            f"base.compute.num_workers is {base.compute.num_workers}: each trial starts its workers anew at each rung, "
+            "some ten seconds. Trials of one worker share a process; compute.max_concurrent_trials uses the machine."
+        )
+    if spec.final is not None and len(spec.final.seeds) < 3:
+        warnings.append(
+            f"final.seeds has {len(spec.final.seeds)}: with so few the interval of a mean is many times its spread."
+        )
+    if spec.budget.flops is None and any(path.startswith("model.") for path in spec.space):
+        warnings.append(
+            "budget is not in FLOPs and the space changes sizes: larger networks are given more computing, and will "
+            "look better for it. budget.flops makes it equal."
+        )
+    if isinstance(spec.objective, ProbeObjective) and len(spec.objective.training.seeds) < 2:
+        warnings.append("objective.training.seeds has 1: a trial's score is then as much its seed's as its setting's.")
     return tuple(warnings)
 
 

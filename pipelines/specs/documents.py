@@ -13,7 +13,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
+
+from pipelines.specs.document import Document
+from pipelines.specs.trial_documents import SearchOutcome, TrialSummary
 
 SPEC_FILE = "spec.json"
 CONTROL_FILE = "control.json"
@@ -21,12 +24,6 @@ PROGRESS_FILE = "progress.json"
 RESULT_FILE = "result.json"
 
 Stage = Literal["start", "prepare", "train", "evaluate", "record"]
-
-
-class Document(BaseModel):
-    """A file that another version of this software may have written: unknown keys are passed over."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, protected_namespaces=())
 
 
 class Control(Document):
@@ -52,10 +49,12 @@ class Progress(Document):
     """Over all workers, since the last report."""
     eta_seconds: float | None = None
     """Until the last step."""
-    losses: dict[str, float] = {}
+    losses: dict[str, float] = Field(default_factory=dict)
     """Latest training figures by name, such as `generator_loss`."""
-    evaluation: dict[str, float] = {}
+    evaluation: dict[str, float] = Field(default_factory=dict)
     """Latest held-out figures by name, such as `discriminator_auc`."""
+    leaderboard: tuple[TrialSummary, ...] = ()
+    """Of a search: the best trials so far, the best first, without their rungs."""
     mlflow_run_id: str | None = None
     mlflow_experiment_id: str | None = None
     heartbeat_at: AwareDatetime
@@ -84,15 +83,15 @@ class TaskScores(Document):
     """What `median`, `spread` and `by_seed` are of."""
     median: float | None
     """On the first validation split; None where it is undefined, as a correlation with a constant."""
-    spread: dict[str, float] = {}
+    spread: dict[str, float] = Field(default_factory=dict)
     """`mean`, `min`, `max` and `std` (of a sample) over the seeds."""
-    by_seed: dict[str, float] = {}
+    by_seed: dict[str, float] = Field(default_factory=dict)
     best_seed: int
-    figures: dict[str, float] = {}
+    figures: dict[str, float] = Field(default_factory=dict)
     """The median of each figure of the first validation split."""
-    other_splits: dict[str, dict[str, float]] = {}
+    other_splits: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Medians on other validation splits and on test splits with labels."""
-    baselines: dict[str, dict[str, float]] = {}
+    baselines: dict[str, dict[str, float]] = Field(default_factory=dict)
     """`majority` and `tfidf`, as far as the task has them."""
     num_train_examples: int
     """That are learned from."""
@@ -126,8 +125,8 @@ class MinimalPairScores(Document):
     network: Literal["discriminator", "generator"]
     accuracy: float
     """Mean over the files; 0.5 is chance."""
-    by_file: dict[str, float] = {}
-    by_phenomenon: dict[str, float] = {}
+    by_file: dict[str, float] = Field(default_factory=dict)
+    by_phenomenon: dict[str, float] = Field(default_factory=dict)
     """Over the pairs of all files."""
     num_pairs: int
     num_alike: int = 0
@@ -182,11 +181,11 @@ class JobResult(Document):
     attempt: int = 1
     failure: Failure | None = None
     step: int | None = None
-    evaluation: dict[str, float] = {}
+    evaluation: dict[str, float] = Field(default_factory=dict)
     """Final held-out figures."""
-    baselines: dict[str, float] = {}
+    baselines: dict[str, float] = Field(default_factory=dict)
     """What no learning would score, under the same names."""
-    corpus: dict[str, int | float | str] = {}
+    corpus: dict[str, int | float | str] = Field(default_factory=dict)
     """Size and digest of what was trained on, and whether it was prepared now or found."""
     tasks: tuple[TaskScores, ...] = ()
     """Of a finetuning job, in the order of its spec."""
@@ -196,7 +195,9 @@ class JobResult(Document):
     """Of an evaluation job, by network."""
     unseen_text: tuple[UnseenTextScores, ...] = ()
     """Of an evaluation job, by the source's name."""
-    left_out: dict[str, str] = {}
+    search: SearchOutcome | None = None
+    """Of a search."""
+    left_out: dict[str, str] = Field(default_factory=dict)
     """Tasks of a suite that were not run, or probes that failed, and why."""
     models: tuple[ModelVersion, ...] = ()
     example: tuple[ExampleToken, ...] = ()

@@ -9,7 +9,7 @@ from electra_core.accounting import parameter_counts, training_flops_per_token, 
 from pipelines.specs.advice import spec_warnings
 from pipelines.specs.corpus import WordPieceSpec
 from pipelines.specs.curriculum import Stage
-from pipelines.specs.documents import Document
+from pipelines.specs.document import Document
 from pipelines.specs.pretrain import PretrainSpec
 
 BERT_VOCAB_SIZE = 30_522
@@ -49,6 +49,11 @@ class JobPlan(Document):
     """Choices that are allowed and do not do what they seem to."""
 
 
+def assumed_vocab_size(spec: PretrainSpec) -> int:
+    """Ids of the tokenizer before there is one."""
+    return spec.tokenizer.vocab_size if isinstance(spec.tokenizer, WordPieceSpec) else BERT_VOCAB_SIZE
+
+
 def flops_until(spec: PretrainSpec, vocab_size: int, step: int) -> float:
     """Floating-point operations of the first `step` steps, over all workers, whatever the shapes of the curriculum's
     stages and the networks that the objective's train.
@@ -76,10 +81,8 @@ def plan_job(spec: PretrainSpec, corpus_bytes: int | None = None, vocab_size: in
         corpus_bytes: size of the sources, where it is known.
         vocab_size: ids of the tokenizer, once it is known; until then what the spec asks for.
     """
-    if vocab_size is None and isinstance(spec.tokenizer, WordPieceSpec):
-        vocab_size = spec.tokenizer.vocab_size
-    elif vocab_size is None:
-        vocab_size = BERT_VOCAB_SIZE
+    if vocab_size is None:
+        vocab_size = assumed_vocab_size(spec)
     training = spec.training
     parameters = parameter_counts(spec.model, vocab_size, spec.objective)
     steps = training.num_train_steps

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pipelines.specs.advice import finetuning_warnings
+from pipelines.specs.advice import finetuning_warnings, search_warnings, spec_warnings
+from pipelines.specs.comparing import MinimalPairsObjective, ProbeObjective
 from pipelines.specs.corpus import PythonDocsSource
-from pipelines.specs.documents import Document
+from pipelines.specs.document import Document
 from pipelines.specs.evaluate import EvaluateSpec
 from pipelines.specs.finetune import FinetuneSpec, ModelFiles
 from pipelines.specs.jobs import JobSpec
 from pipelines.specs.model_source import NetworkFiles
-from pipelines.specs.plan import JobPlan, plan_job
+from pipelines.specs.plan import JobPlan, assumed_vocab_size, flops_until, plan_job
+from pipelines.specs.search import SearchSpec
 from pipelines.specs.task import GlueSuite, GlueTask, TaskSpec
+from pipelines.specs.trials import check_search, trial_spec
 
 
 class FinetunePlan(Document):
@@ -50,7 +53,35 @@ class EvaluatePlan(Document):
     """Choices that are allowed and do not do what they seem to."""
 
 
-Plan = JobPlan | FinetunePlan | EvaluatePlan
+class SearchPlan(Document):
+    """The resolved spec of a search and its price."""
+
+    kind: Literal["search"] = "search"
+    spec: dict[str, Any]
+    """Every field, defaults filled in."""
+    num_trials: int
+    """At most: of a grid all combinations."""
+    num_trials_at_a_time: int
+    base_num_train_steps: int
+    """That the budget pays for, of the base."""
+    flops_per_trial: float
+    """Of one that runs to its end: the base's, where the budget is not in FLOPs."""
+    flops_without_stopping: float
+    """Of all trials, if none is stopped, and of the final round; without what scoring takes."""
+    num_final_trainings: int
+    num_cpus: float
+    """Of all trials that run side by side, where the cluster has as many."""
+    num_gpus: int
+    corpus_bytes: int | None = None
+    """Size of the sources as stored, where it could be told without reading them."""
+    num_points_looked_at: int
+    num_invalid_points: int
+    """Of these: they will be reported and not tried."""
+    warnings: tuple[str, ...] = ()
+    """Choices that are allowed and do not do what they seem to, and the first invalid points."""
+
+
+Plan = JobPlan | FinetunePlan | EvaluatePlan | SearchPlan
 
 
 def plan_any(spec: JobSpec, num_bytes: int | None = None) -> Plan:
@@ -65,6 +96,8 @@ def plan_any(spec: JobSpec, num_bytes: int | None = None) -> Plan:
             num_gpus=spec.compute.num_gpus,
             data_bytes=num_bytes,
         )
+    if isinstance(spec, SearchSpec):
+        return _plan_search(spec, num_bytes)
     return plan_job(spec, corpus_bytes=num_bytes)
 
 
@@ -118,6 +151,16 @@ def evaluation_files(spec: EvaluateSpec) -> Iterator[tuple[str, str]]:
                     yield f"/unseen_text/sources/{name}/uris/{number}", uri
 
 
+def search_files(spec: SearchSpec) -> Iterator[tuple[str, str]]:
+    """Files of a search's objective that must be there before the job starts: JSON pointer, and URI."""
+    if isinstance(spec.objective, ProbeObjective):
+        for name, task in spec.objective.tasks.items():
+            yield from labelled_files(f"/objective/tasks/{name}", task)
+    if isinstance(spec.objective, MinimalPairsObjective):
+        for number, uri in enumerate(spec.objective.pairs.uris):
+            yield f"/objective/pairs/uris/{number}", uri
+
+
 def labelled_files(pointer: str, task: TaskSpec) -> Iterator[tuple[str, str]]:
     """Files of one task: JSON pointer below `pointer`, and URI."""
     if isinstance(task, GlueTask):
@@ -126,6 +169,34 @@ def labelled_files(pointer: str, task: TaskSpec) -> Iterator[tuple[str, str]]:
     for split in ("train", "validation", "test"):
         for number, uri in enumerate(getattr(task.data, split) or ()):
             yield f"{pointer}/data/{split}/{number}", uri
+
+
+def _plan_search(spec: SearchSpec, corpus_bytes: int | None) -> SearchPlan:
+    base = trial_spec(spec, {})
+    report = check_search(spec)
+    num_trials = spec.most_trials
+    num_final = 0 if spec.final is None else (spec.final.num_best + 1) * len(spec.final.seeds)
+    flops = flops_until(base, assumed_vocab_size(base), base.training.num_train_steps)
+    at_a_time = min(spec.compute.max_concurrent_trials, num_trials)
+    return SearchPlan(
+        spec=spec.model_dump(mode="json"),
+        num_trials=num_trials,
+        num_trials_at_a_time=at_a_time,
+        base_num_train_steps=base.training.num_train_steps,
+        flops_per_trial=flops,
+        flops_without_stopping=(num_trials + num_final) * flops,
+        num_final_trainings=num_final,
+        num_cpus=at_a_time * base.compute.num_cpus,
+        num_gpus=at_a_time * base.compute.num_gpus,
+        corpus_bytes=corpus_bytes,
+        num_points_looked_at=report.num_looked_at,
+        num_invalid_points=report.num_invalid,
+        warnings=(
+            *spec_warnings(base),
+            *search_warnings(spec, base),
+            *(f"cannot be tried: {problem}" for problem in report.problems),
+        ),
+    )
 
 
 def _plan_finetuning(spec: FinetuneSpec, data_bytes: int | None) -> FinetunePlan:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from electra_core.config import FrozenModel
-from pipelines.specs.documents import Document
+from pipelines.specs.document import Document
 from pipelines.specs.model_source import RegisteredNetwork
 
 REQUEST_FILE = "request.json"

@@ -20,6 +20,7 @@ from pipelines.logs import configure_logging
 from pipelines.record.identity import RunIdentity
 from pipelines.rows.loader import ValidationRows
 from pipelines.training.checkpoint import list_checkpoints
+from pipelines.training.curve import CurveTelemetry
 from pipelines.training.shared_memory import COLLECTIVE_TIMEOUT_SECONDS, open_shared_memory
 from pipelines.training.task import TrainingTask, training_rows
 from pipelines.training.telemetry import HEADLINE_LOSSES, RecordedTelemetry, SilentTelemetry, Telemetry
@@ -38,8 +39,11 @@ class WorkerTask:
 
     training: TrainingTask
     job_uri: str
-    run: RunIdentity
+    run: RunIdentity | None
+    """Where rank 0 records; None keeps the curve in the folder `job_uri` instead, as trials of a search do."""
     attempt: int
+    control_uri: str | None = None
+    """Directory of the job whose control.json may end the training, when it is not `job_uri`."""
 
 
 def fit(task: WorkerTask) -> None:
@@ -53,7 +57,7 @@ def fit(task: WorkerTask) -> None:
     """
     spec = task.training.spec
     checkpoints = list_checkpoints(task.training.checkpoints_uri)
-    if checkpoints and checkpoints[-1].step == spec.training.num_train_steps:
+    if checkpoints and checkpoints[-1].step >= task.training.end_step:
         return
     use_gpu = spec.compute.gpus_per_worker > 0
     resources: dict[str, float] = {"CPU": spec.compute.cpus_per_worker}
@@ -124,6 +128,11 @@ def train_worker(config: dict[str, Any]) -> None:
 def _train_and_record(task: WorkerTask, worker: Worker) -> None:
     if not worker.is_first:
         train(task.training, worker, SilentTelemetry())
+        return
+    if task.run is None:
+        curve = CurveTelemetry(ProgressReporter(JobDirectory(task.control_uri or task.job_uri)), task.job_uri)
+        train(task.training, worker, curve)
+        curve.write()
         return
     # Only here: the other workers need no MLflow, and importing it takes seconds.
     from pipelines.record.tracking import Run, last_recorded_step

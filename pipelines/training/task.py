@@ -29,6 +29,13 @@ class TrainingTask:
     checkpoints_uri: str
     initial_weights: InitialWeights | None = None
     """What to start from instead of the seed's weights."""
+    until_step: int | None = None
+    """Stop here with a checkpoint, to go on later; None trains to the end. Changes no weight."""
+
+    @property
+    def end_step(self) -> int:
+        """The step this run ends at."""
+        return self.spec.training.num_train_steps if self.until_step is None else self.until_step
 
     @property
     def identity(self) -> str:

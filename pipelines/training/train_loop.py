@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 
 def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
-    """Train to the last step, or until told to stop.
+    """Train to the task's last step, or until told to stop.
 
     Returns:
-        The number of steps taken: `num_train_steps`.
+        The number of steps taken.
 
     Raises:
         NonFiniteLossError: a loss was NaN or infinite; nothing after the last good checkpoint was saved.
@@ -69,7 +69,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     first_step = step
     model: nn.Module = networks
     with CheckpointWriter(task.checkpoints_uri, task.identity, training.num_checkpoints_to_keep) as checkpoints:
-        while step < training.num_train_steps:
+        while step < task.end_step:
             if step == first_step or step in spec.objective.stage_starts(training.num_train_steps):
                 with window.paused():
                     model = _enter_stage(networks, spec, worker, step, batches)
@@ -93,7 +93,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
             window.watch(step, loss, grad_norm)
             step += 1
 
-            is_end = step == training.num_train_steps
+            is_end = step == task.end_step
             is_log_step = step % training.log_interval_steps == 0 or is_end
             # On a GPU the votes are read at log steps alone, like all that would make the host wait for the device.
             should_stop = (is_log_step or worker.device.type == "cpu") and bool(votes > 0)
@@ -114,7 +114,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
                         checkpoints.save(step, networks, optimizer)
             if should_stop:
                 break
-    if step < training.num_train_steps:
+    if step < task.end_step:
         raise JobCancelled
     return step
 

@@ -21,8 +21,8 @@ from pipelines import storage
 from pipelines.errors import CheckpointError
 from pipelines.job import JobDirectory
 from pipelines.specs.documents import SPEC_FILE
-from pipelines.specs.parsing import SpecError
 from pipelines.specs.pretrain import PretrainSpec
+from pipelines.specs.spec_errors import SpecError
 from pipelines.tensorflow_checkpoint.bundle import TensorflowCheckpoint
 from pipelines.training.checkpoint import Checkpoint, list_checkpoints, read_state
 

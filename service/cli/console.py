@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from pipelines.specs.parsing import SpecError
+from pipelines.specs.spec_errors import SpecError
 from service.client import ApiError, ClientError, UnexpectedAnswerError, UnreachableError
 from service.local import StackError
 

@@ -20,6 +20,7 @@ _FILE_FIELDS = ("uri", "uris", "tokenizer_uri", "train", "validation", "test")
 """Of the sections below, at any depth."""
 _SECTIONS_WITH_FILES = {
     "finetune": ("model", "task", "suite"),
+    "search": ("objective",),
     "evaluate": ("discriminator", "generator", "minimal_pairs", "unseen_text"),
 }
 """By kind of job."""
@@ -59,6 +60,8 @@ def absolute_paths(document: Mapping[str, Any]) -> dict[str, Any]:
     than a spec should have is left for the check to name.
     """
     result = dict(document)
+    if isinstance(result.get("base"), dict):  # of a search
+        result["base"] = absolute_paths(result["base"])
     corpus = result.get("corpus")
     if isinstance(corpus, dict) and isinstance(corpus.get("sources"), list):
         result["corpus"] = {**corpus, "sources": [_absolute_source(source) for source in corpus["sources"]]}
@@ -70,10 +73,9 @@ def absolute_paths(document: Mapping[str, Any]) -> dict[str, Any]:
     if "probe" in result:
         result["probe"] = _absolute_files(result["probe"])
     sections = _SECTIONS_WITH_FILES.get(str(result.get("kind")))
-    if sections is not None:
-        for name in sections:
-            result[name] = _absolute_files(result[name]) if name in result else None
-        result = {name: section for name, section in result.items() if section is not None}
+    for name in sections or ():
+        if name in result:
+            result[name] = _absolute_files(result[name])
     return result
 
 

@@ -9,8 +9,9 @@ import typer
 
 from service.cli.console import INTERRUPTED, JsonOption, UrlOption, stderr, stdout
 from service.cli.inputs import open_client
-from service.cli.render import job_table, jobs_table, marked_sentence, sentence_legend
+from service.cli.render import current_progress, job_table, jobs_table, marked_sentence, sentence_legend
 from service.cli.result_tables import result_tables
+from service.cli.trial_tables import trials_table
 from service.states import JobState
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as `electra jobs` lists it.")]
@@ -52,6 +53,11 @@ def show(job: JobArgument, url: UrlOption = None, as_json: JsonOption = False) -
         console.print(f"\nattempt {found.failure.attempt} failed ({found.failure.code}):", style="red", markup=False)
         for line in (found.failure.message, *found.failure.details):
             console.print(f"  {line}", markup=False, soft_wrap=True)
+    told = current_progress(found)
+    if told is not None and told.leaderboard:
+        console.print(trials_table(told.leaderboard, "score"))
+    if found.result is not None and found.result.search is not None:
+        console.print(found.result.search.verdict, markup=False)
     for table in result_tables(found.result) if found.result is not None else ():
         console.print(table)
     if found.result is not None and found.result.example:

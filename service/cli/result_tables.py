@@ -9,10 +9,13 @@ from rich.text import Text
 
 from pipelines.specs.documents import JobResult
 from service.cli.render import figures_table, tasks_table
+from service.cli.trial_tables import search_tables
 
 
 def result_tables(result: JobResult) -> Iterator[Table]:
     """What there is to show of a result."""
+    if result.search is not None:
+        yield from search_tables(result.search)
     if result.tasks:
         yield tasks_table(result)
     elif result.minimal_pairs or result.unseen_text:

@@ -12,9 +12,10 @@ from training_task import make_task
 
 from electra_core.accounting import training_flops_per_token
 from pipelines.errors import CheckpointError, JobCancelled
-from pipelines.specs.parsing import SpecError, dump_spec, load_spec
+from pipelines.specs.parsing import dump_spec, load_spec
 from pipelines.specs.plan import flops_until, plan_job
 from pipelines.specs.presets import PRESETS
+from pipelines.specs.spec_errors import SpecError
 from pipelines.training.batches import Batches
 from pipelines.training.train_loop import train
 from pipelines.training.workers import Worker

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pipelines.specs.evaluate import EvaluateSpec
-from pipelines.specs.parsing import SpecError, dump_spec, load_spec
+from pipelines.specs.parsing import dump_spec, load_spec
 from pipelines.specs.plans import EvaluatePlan, evaluation_files, plan_any
+from pipelines.specs.spec_errors import SpecError
 
 D = "discriminator: {type: registered, name: m}\n"
 G = "generator: {type: files, uri: /models/g, tokenizer_uri: /models/v}\n"

@@ -6,8 +6,9 @@ import pytest
 
 from pipelines.specs.finetune import FinetuneSpec
 from pipelines.specs.jobs import SPECS
-from pipelines.specs.parsing import SpecError, dump_spec, load_spec
+from pipelines.specs.parsing import dump_spec, load_spec
 from pipelines.specs.plans import FinetunePlan, finetuning_files, plan_any
+from pipelines.specs.spec_errors import SpecError
 
 MODEL = "kind: finetune\nmodel: {type: registered, name: m}\n"
 TASK = MODEL + "task: {type: classification, data: {train: a.csv, validation: [b.csv, c.csv]}"

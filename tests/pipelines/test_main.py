@@ -15,7 +15,8 @@ from pipelines.errors import (
     StorageError,
 )
 from pipelines.main import describe_failure, main
-from pipelines.specs.parsing import SpecError, resolve_spec
+from pipelines.specs.parsing import resolve_spec
+from pipelines.specs.spec_errors import SpecError
 
 
 def spec_error() -> SpecError:

@@ -18,8 +18,9 @@ from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.record.report import plot_probe
 from pipelines.specs.documents import ProbePoint
-from pipelines.specs.parsing import SpecError, load_spec
+from pipelines.specs.parsing import load_spec
 from pipelines.specs.plan import flops_until
+from pipelines.specs.spec_errors import SpecError
 from pipelines.tasks.prepare import PreparedTask
 from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import SilentTelemetry

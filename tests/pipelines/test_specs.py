@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from electra_core.config import ModelConfig, ObjectiveName, OptimizerConfig
-from pipelines.specs.parsing import MAX_SPEC_BYTES, SpecError, dump_spec, load_spec, resolve_spec
+from pipelines.specs.parsing import MAX_SPEC_BYTES, dump_spec, load_spec, resolve_spec
 from pipelines.specs.plan import plan_job
 from pipelines.specs.presets import PRESETS
+from pipelines.specs.spec_errors import SpecError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -139,7 +140,7 @@ def test_a_resolved_spec_survives_json():
     ("document", "expected"),
     [
         ("kind: pretrain\nfoo: 1", "foo: Extra inputs are not permitted (got 1)"),
-        ("kind: other", "kind: must be one of pretrain, finetune, evaluate (got 'other')"),
+        ("kind: other", "kind: must be one of pretrain, finetune, evaluate, search (got 'other')"),
         ("preset: huge\nkind: pretrain", "preset: must be one of base, large, small, tiny (got 'huge')"),
         ("[1, 2]", "must be a mapping"),
         ("kind: [", "must be YAML or JSON"),

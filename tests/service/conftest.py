@@ -16,6 +16,7 @@ from service.jobs import Jobs
 from service.predictions import Predictions
 from service.settings import Settings
 from service.store import SqlJobStore, make_engine, upgrade_database
+from service.trials import Trials
 
 # Through the standard library, where pytest catches it: structlog by itself prints to standard output.
 structlog.configure(
@@ -75,7 +76,7 @@ def desk(
     predictions: Predictions,
 ) -> Desk:
     """Without a reconciler: what the desk does by itself."""
-    return Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions)
+    return Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions, Trials(folders))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.prediction import ClassificationPrediction, PredictAnswer, PredictJob, PredictOutcome
+from pipelines.specs.trial_documents import TrialList
 from service.interfaces import (
     AttemptState,
     AttemptStatus,
@@ -140,6 +141,7 @@ class MemoryFolders:
         self.cancelled: set[str] = set()
         self.progress: dict[str, Progress] = {}
         self.results: dict[str, JobResult] = {}
+        self.trials: dict[str, TrialList] = {}
         self.logs: dict[tuple[str, int], str] = {}
         self.broken: set[str] = set()
 
@@ -158,6 +160,10 @@ class MemoryFolders:
     def read_result(self, job_id: str) -> JobResult | None:
         self._check(job_id)
         return self.results.get(job_id)
+
+    def read_trials(self, job_id: str) -> TrialList | None:
+        self._check(job_id)
+        return self.trials.get(job_id)
 
     def save_log(self, job_id: str, attempt: int, log: str) -> None:
         self._check(job_id)

@@ -32,6 +32,7 @@ from service.records import ClusterStatus
 from service.settings import Settings
 from service.states import JobState
 from service.store import SqlJobStore, make_engine, upgrade_database
+from service.trials import Trials
 
 CHECKS = [
     not_a_server_error,
@@ -57,7 +58,8 @@ def wire(settings: Settings) -> Iterator[Desk]:
     store.save_cluster_status(ClusterStatus(reconciled_at=datetime.now(UTC), is_ray_reachable=True))
     launcher = FakeLauncher()
     predictions = Predictions(launcher, MemoryPredictionFolders(), settings)
-    yield Desk(settings, Jobs(store, settings), JobLogs(store, launcher, MemoryFolders()), predictions)
+    folders = MemoryFolders()
+    yield Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions, Trials(folders))
     store.close()
 
 

@@ -1,0 +1,49 @@
+"""The best settings and the base once more, from the start, with several seeds and the whole budget each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pipelines.searching.ledger import Ledger
+from pipelines.searching.suggest import ListProposer, Proposal
+from pipelines.searching.trial import SearchContext, make_trial
+from pipelines.specs.search import FinalRoundSpec
+from pipelines.specs.space import Point
+from pipelines.specs.trial_documents import TrialSummary
+
+
+def final_points(context: SearchContext, ledger: Ledger, final: FinalRoundSpec) -> list[Point]:
+    """The base and the best trials; what is the base already counts once.
+
+    Trials that were stopped take part where too few came to their ends: a scheduler may have been hasty.
+    """
+    points: list[Point] = [{}]
+    folders = {make_trial(context, {}).folder}
+    for trial in ledger.best(len(ledger.trials)):
+        if len(points) > final.num_best:
+            break
+        if trial.folder not in folders:
+            folders.add(trial.folder)
+            points.append(trial.point)
+    return points
+
+
+def final_context(context: SearchContext) -> SearchContext:
+    """Trials that are scored at their ends alone."""
+    return replace(context, shares=(1.0,))
+
+
+def final_proposer(points: Sequence[Point], seeds: Sequence[int]) -> ListProposer:
+    """Seed by seed, so that an early look has something of every setting."""
+    return ListProposer(Proposal(None, dict(point), seed) for seed in seeds for point in points)
+
+
+def scores_of(points: Sequence[Point], trials: Sequence[TrialSummary]) -> list[tuple[Point, dict[int, float], float]]:
+    """Of each setting its scores by seed and the FLOPs of one training, as `compare_settings` takes them."""
+    found = []
+    for point in points:
+        own = [one for one in trials if one.is_final and one.point == dict(point)]
+        by_seed = {one.seed: one.score for one in own if one.state == "COMPLETED" and one.score is not None}
+        found.append((point, by_seed, max((one.flops for one in own), default=0.0)))
+    return found

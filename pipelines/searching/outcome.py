@@ -1,0 +1,116 @@
+"""A search in one document: what was tried, what came out, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipelines.searching.ledger import Ledger
+from pipelines.searching.trial import SearchContext, make_trial
+from pipelines.specs.comparing import FixedCorruptionObjective
+from pipelines.specs.plan import flops_until
+from pipelines.specs.space import Point
+from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary
+from pipelines.specs.trials import reference_spec, shown_point
+
+LEADERBOARD = 10
+
+
+def make_outcome(
+    context: SearchContext,
+    ledger: Ledger,
+    settings: Sequence[SettingScores],
+    winner: Point,
+    is_better: bool | None,
+) -> SearchOutcome:
+    """Everything that is known at the end.
+
+    Args:
+        context: of the search.
+        ledger: with all trials ended.
+        settings: of the final round, the best first; none without one.
+        winner: the point that is taken, empty for the base.
+        is_better: whether it is better than the base by more than seed noise; None without a final round.
+    """
+    trials = [one for one in ledger.trials if not one.is_final and one.state != "INVALID"]
+    best = ledger.best(LEADERBOARD)
+    completed = [one for one in best if one.state == "COMPLETED"]
+    return SearchOutcome(
+        metric=ledger.metric,
+        mode=ledger.mode,
+        num_trials=len(trials),
+        num_by_state=ledger.counts(),
+        best=completed[0] if completed else best[0],
+        leaderboard=ledger.without_rungs(best),
+        settings=tuple(settings),
+        winner=dict(winner),
+        is_better_than_base=is_better,
+        verdict=_verdict(context, ledger, settings, winner, is_better),
+        flops_trials=sum(one.flops for one in trials),
+        flops_final=_new_flops(ledger.trials),
+        flops_reference=_reference_flops(context),
+        flops_without_stopping=sum(_whole_flops(context, one) for one in trials),
+    )
+
+
+def _verdict(
+    context: SearchContext,
+    ledger: Ledger,
+    settings: Sequence[SettingScores],
+    winner: Point,
+    is_better: bool | None,
+) -> str:
+    if is_better is None:
+        best = ledger.best(1)[0]
+        score = "none" if best.score is None else f"{best.score:.4g}"
+        return (
+            f"Of single trainings, {shown_point(winner) or 'the base'} has the best {ledger.metric}, {score}. "
+            "Without a final round nothing is known of seed noise."
+        )
+    final = context.search.final
+    assert final is not None
+    num_seeds, level = len(final.seeds), f"{100 * final.confidence:g} %"
+    base = next((one for one in settings if one.is_base), None)
+    if not is_better:
+        return (
+            f"No setting is better than the base by more than seed noise ({num_seeds} seeds, {level}): "
+            f"the base is taken, with a mean {ledger.metric} of {_shown(base)}."
+        )
+    found = next(one for one in settings if one.point == dict(winner))
+    if found.better_than_base_p is None:
+        num_base = 0 if base is None else len(base.by_seed)
+        return (
+            f"The base came to a score with {num_base} of {num_seeds} seeds; {shown_point(winner)} is taken, with a "
+            f"mean {ledger.metric} of {_shown(found)} over {len(found.by_seed)}."
+        )
+    return (
+        f"{shown_point(winner)} is better than the base: mean {ledger.metric} {_shown(found)} against {_shown(base)} "
+        f"over {num_seeds} seeds (p = {found.better_than_base_p:.3g} for all {len(settings) - 1} settings tested)."
+    )
+
+
+def _shown(setting: SettingScores | None) -> str:
+    if setting is None or setting.mean is None:
+        return "none"
+    if setting.low is None or setting.high is None:
+        return f"{setting.mean:.4g}"
+    return f"{setting.mean:.4g} [{setting.low:.4g}, {setting.high:.4g}]"
+
+
+def _new_flops(trials: Sequence[TrialSummary]) -> float:
+    """Of the final round, without the trainings that the search had run to their ends already."""
+    known = {one.folder for one in trials if not one.is_final and one.state == "COMPLETED"}
+    return sum(one.flops for one in trials if one.is_final and one.folder not in known)
+
+
+def _whole_flops(context: SearchContext, trial: TrialSummary) -> float:
+    if trial.state != "STOPPED":  # what diverged or failed was not saved by stopping
+        return trial.flops
+    spec = make_trial(context, trial.point, trial.seed).spec
+    return flops_until(spec, context.corpus.vocab_size, spec.training.num_train_steps)
+
+
+def _reference_flops(context: SearchContext) -> float:
+    if not isinstance(context.search.objective, FixedCorruptionObjective):
+        return 0.0
+    spec = reference_spec(context.search, context.corpus.vocab_size)
+    return flops_until(spec, context.corpus.vocab_size, spec.training.num_train_steps)

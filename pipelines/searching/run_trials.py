@@ -1,0 +1,125 @@
+"""Trials by Ray Tune: as many side by side as the spec says, each in an actor that takes one after another."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ray import tune
+from ray.tune.schedulers import FIFOScheduler
+
+from pipelines import storage
+from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.searching.host import host_of
+from pipelines.searching.ledger import Ledger
+from pipelines.searching.measures import Measure
+from pipelines.searching.schedulers import scheduler_of
+from pipelines.searching.suggest import Proposer
+from pipelines.searching.trainable import TrialActor, TrialActorTask
+from pipelines.searching.trial import SearchContext
+from pipelines.searching.tune_parts import NotRestored
+from pipelines.searching.tune_searcher import TrialSearcher
+from pipelines.specs.compute import WorkerSpec
+
+TUNE_FOLDER = "ray_tune"
+_ENVIRONMENT = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # files of CSV and TensorBoard that nobody asked for
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # whoever interrupts a job means all of it
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_RESULT_BUFFER_LENGTH": "0",  # a result that waits is a decision that waits
+}
+
+
+def run_trials(
+    context: SearchContext,
+    measure: Measure,
+    ledger: Ledger,
+    proposer: Proposer,
+    reporter: ProgressReporter,
+    *,
+    name: str,
+    is_final: bool = False,
+    on_step: Callable[[], None] = lambda: None,
+) -> None:
+    """Run trials until the proposer has no more points, or there were as many as the spec asks for.
+
+    Args:
+        context: of the search; its shares are those of these trials.
+        measure: scores them.
+        ledger: of the job; what it has of an earlier attempt is gone on with.
+        proposer: chooses the points.
+        reporter: tells whether the job was asked to stop.
+        name: of this attempt and round, among those of the job.
+        is_final: whether this is the final round, in which nothing is stopped.
+        on_step: called every second or so; what it raises is raised here.
+
+    Raises:
+        JobCancelled: the job was asked to stop.
+        StorageError: the ledger cannot be written.
+    """
+    search = context.search
+    directory = JobDirectory(context.job_uri)
+    compute = context.base.compute
+    logging.getLogger("ray.tune").setLevel(logging.ERROR)  # it misses the files that are switched off below
+    os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
+    searcher = TrialSearcher(
+        context, ledger, proposer, None if is_final else search.most_trials, is_final, reporter.is_cancelled
+    )
+    actor: Any = tune.with_parameters(TrialActor, task=TrialActorTask(context, measure))
+    tuner = tune.Tuner(
+        tune.with_resources(actor, _held_by(compute)),
+        tune_config=tune.TuneConfig(
+            metric="score",
+            mode=ledger.mode,
+            search_alg=searcher,
+            scheduler=FIFOScheduler() if is_final else scheduler_of(search.scheduler, search.searcher.seed),
+            num_samples=-1,
+            max_concurrent_trials=search.compute.max_concurrent_trials,
+            reuse_actors=True,
+            trial_name_creator=lambda trial: f"trial_{trial.config['number']:05d}",
+            trial_dirname_creator=lambda trial: f"trial_{trial.config['number']:05d}",
+        ),
+        run_config=tune.RunConfig(
+            name=name,
+            storage_path=directory.path(TUNE_FOLDER),
+            stop=_CancelStopper(reporter),
+            failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands out again what was lost
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # rungs and checkpoints are ours
+            callbacks=[_StepCallback(on_step)],
+            verbose=0,
+        ),
+    )
+    tuner.fit()
+    reporter.raise_if_cancelled()
+    storage.delete_tree(directory.path(TUNE_FOLDER))
+
+
+def _held_by(compute: WorkerSpec) -> dict[str, float]:
+    host = host_of(compute)
+    if not host.cpus_per_worker:
+        return {"memory": 1}  # a byte: Ray Tune will not have an actor that holds nothing
+    held: dict[str, float] = {"CPU": host.cpus_per_worker}
+    if host.gpus_per_worker:
+        held["GPU"] = float(host.gpus_per_worker)
+    return held
+
+
+class _CancelStopper(NotRestored, tune.Stopper):
+    def __init__(self, reporter: ProgressReporter) -> None:
+        self._reporter = reporter
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._reporter.is_cancelled()
+
+
+class _StepCallback(NotRestored, tune.Callback):
+    def __init__(self, on_step: Callable[[], None]) -> None:
+        self._on_step = on_step
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self._on_step()

@@ -1,0 +1,149 @@
+"""What a trial's networks are worth at a rung, by the measure of the search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from electra_core.batches import SpecialTokens
+from electra_core.conversion.single import single_network
+from electra_core.conversion.to_transformers import discriminator_state_dict
+from electra_core.pretraining import ElectraForPretraining
+from electra_core.scoring.networks import Discriminator
+from pipelines import storage
+from pipelines.finetuning.copy_network import copy_network
+from pipelines.finetuning.run_seed import run_seed
+from pipelines.finetuning.seed_task import SeedResult, SeedTask
+from pipelines.finetuning.summarise import mean_score, summarise
+from pipelines.resources import run_side_by_side
+from pipelines.rows.loader import ValidationRows
+from pipelines.scoring.pairs import pairs_tokenizer, read_pairs, score_read
+from pipelines.searching.corruption import score_on_corruption
+from pipelines.searching.host import one_worker_of
+from pipelines.searching.measures import (
+    CorruptionMeasure,
+    Measure,
+    PairsMeasure,
+    ProbeMeasure,
+    TrainingMeasure,
+)
+from pipelines.searching.train_trial import device_of, networks_at
+from pipelines.searching.trial import Trial, say_alive
+from pipelines.training.evaluate import evaluate
+from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
+
+PROBE_FOLDER = "probe"
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number, and what it was made of."""
+
+    value: float
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class _ScoreTask:
+    measure: Measure
+    trial: Trial
+    step: int
+
+
+def score_trial(measure: Measure, trial: Trial, step: int) -> Score:
+    """Score the checkpoint of a step: here, where the trial has one worker, else in the place of one of its workers.
+
+    Raises:
+        PipelineError: see what the measure reads and runs.
+    """
+    say_alive(trial.uri, f"scoring step {step}")
+    compute = trial.spec.compute
+    if compute.num_workers == 1 or isinstance(measure, ProbeMeasure):
+        return _score(_ScoreTask(measure, trial, step))
+    task = _ScoreTask(measure, trial, step)
+    ((_, score),) = run_side_by_side(_score_there, [task], one_worker_of(compute), lambda _: None)
+    return score
+
+
+def _score_there(task: _ScoreTask) -> Score:
+    limit_threads(task.trial.spec.compute)
+    choose_cpu_kernels()
+    return _score(task)
+
+
+def _score(task: _ScoreTask) -> Score:
+    measure, trial, step = task.measure, task.trial, task.step
+    networks = networks_at(trial.task, step)
+    match measure:
+        case ProbeMeasure():
+            return _probe(measure, trial, networks, step)
+        case PairsMeasure():
+            return _pairs(measure, trial, networks)
+        case CorruptionMeasure(uri=uri, metric=metric):
+            device = device_of(trial.spec)
+            figures = score_on_corruption(_discriminator(networks).to(device), uri, device)
+            return Score(figures[metric], figures)
+        case TrainingMeasure(metric=metric):
+            return _held_out(metric, trial, networks)
+
+
+def _probe(measure: ProbeMeasure, trial: Trial, networks: ElectraForPretraining, step: int) -> Score:
+    """Finetune with every seed: here, where the trial has one worker, else beside each other."""
+    folder = storage.join(trial.uri, PROBE_FOLDER, f"step_{step:08d}")
+    base = copy_network(networks, folder, trial.task.corpus.special, f"{trial.folder} at step {step}")
+    compute = trial.spec.compute
+    runs = [
+        SeedTask(task, base, measure.training, compute, seed, storage.join(folder, task.name, str(seed)))
+        for task in measure.tasks
+        for seed in measure.training.seeds
+    ]
+    results: dict[int, SeedResult] = {}
+    if compute.num_workers == 1:
+        for place, run in enumerate(runs):
+            say_alive(trial.uri, f"finetuning on {run.name} at step {step}")
+            results[place] = run_seed(run)
+    else:
+        results = dict(run_side_by_side(run_seed, runs, compute, lambda _: None))
+    summaries = [
+        summarise(task, [results[place] for place, run in enumerate(runs) if run.prepared.name == task.name])
+        for task in measure.tasks
+    ]
+    storage.delete_tree(folder)  # of what was finetuned the scores are wanted, and stand in the rung's result
+    figures = {
+        f"{one.scores.task}/{name}": value for one in summaries for name, value in one.scores.figures.items()
+    } | {
+        f"{one.scores.task}/std": one.scores.spread["std"]
+        for one in summaries
+        if "std" in one.scores.spread and math.isfinite(one.scores.spread["std"])
+    }
+    return Score(mean_score(summaries), figures)
+
+
+def _pairs(measure: PairsMeasure, trial: Trial, networks: ElectraForPretraining) -> Score:
+    device, corpus = device_of(trial.spec), trial.task.corpus
+    discriminator = _discriminator(networks).to(device)
+    tokenizer = pairs_tokenizer(corpus.tokenizer_uri)
+    longest = networks.discriminator.config.max_position_embeddings
+    accuracies = []
+    for uri in measure.files:
+        read = read_pairs(uri, measure.spec, tokenizer, longest)
+        counts, _ = score_read(discriminator, read, SpecialTokens(*corpus.special), device)
+        accuracies.append(counts.accuracy)
+    mean = sum(accuracies) / len(accuracies)
+    return Score(mean, {"accuracy": mean, "worst_file": min(accuracies), "best_file": max(accuracies)})
+
+
+def _held_out(metric: str, trial: Trial, networks: ElectraForPretraining) -> Score:
+    spec, corpus = trial.spec, trial.task.corpus
+    rows = ValidationRows(corpus, spec.training.sequence_length, spec.evaluation.max_rows)
+    worker = Worker(device=device_of(spec))
+    figures = evaluate(networks.to(worker.device), rows, trial.task, worker).figures
+    return Score(figures[metric], figures)
+
+
+def _discriminator(networks: ElectraForPretraining) -> Discriminator:
+    """The main network alone, in eval mode."""
+    discriminator = Discriminator(networks.discriminator.config)
+    discriminator.load_state_dict(single_network(discriminator, discriminator_state_dict(networks)).state)
+    return discriminator.eval()

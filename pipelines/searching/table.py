@@ -1,0 +1,77 @@
+"""A search as Markdown, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipelines.specs.space import Point, Value
+from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary
+
+
+def outcome_table(outcome: SearchOutcome) -> str:
+    """The verdict, the final round, the best trials, and what it all cost."""
+    lines = [outcome.verdict, ""]
+    if outcome.settings:
+        lines += ["## Final round", "", *_settings(outcome.settings, outcome.metric), ""]
+    lines += ["## Best trials", "", *_trials(outcome.leaderboard, outcome.metric), ""]
+    states = ", ".join(f"{number} {state.lower()}" for state, number in sorted(outcome.num_by_state.items()))
+    saved = 1 - outcome.flops_trials / outcome.flops_without_stopping if outcome.flops_without_stopping else 0.0
+    lines += [
+        "## Cost",
+        "",
+        f"{outcome.num_trials} trials ({states}) took {outcome.flops_trials:.3g} FLOPs of training, "
+        f"{100 * saved:.0f} % less than the {outcome.flops_without_stopping:.3g} they would have taken to their ends; "
+        f"the final round {outcome.flops_final:.3g} more"
+        + (f", the reference generator {outcome.flops_reference:.3g}." if outcome.flops_reference else "."),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _settings(settings: Sequence[SettingScores], metric: str) -> list[str]:
+    paths = _paths([one.point for one in settings])
+    rows = [
+        "| | " + "".join(f"{path} | " for path in paths) + f"mean {metric} | interval | seeds | p against the base |",
+        "|---|" + "---|" * (len(paths) + 4),
+    ]
+    for one in settings:
+        interval = "" if one.low is None or one.high is None else f"{one.low:.4g} to {one.high:.4g}"
+        cells = [
+            "base" if one.is_base else "",
+            *(_cell(one.point, path) for path in paths),
+            "none" if one.mean is None else f"{one.mean:.4g}",
+            interval,
+            str(len(one.by_seed)),
+            "" if one.better_than_base_p is None else f"{one.better_than_base_p:.3g}",
+        ]
+        rows.append("| " + " | ".join(cells) + " |")
+    return rows
+
+
+def _trials(trials: Sequence[TrialSummary], metric: str) -> list[str]:
+    paths = _paths([one.point for one in trials])
+    rows = [
+        "| trial | state | " + "".join(f"{path} | " for path in paths) + f"{metric} | step | FLOPs |",
+        "|---|---|" + "---|" * (len(paths) + 3),
+    ]
+    for one in trials:
+        cells = [
+            str(one.number),
+            one.state.lower(),
+            *(_cell(one.point, path) for path in paths),
+            "none" if one.score is None else f"{one.score:.4g}",
+            f"{one.step} of {one.num_train_steps}",
+            f"{one.flops:.3g}",
+        ]
+        rows.append("| " + " | ".join(cells) + " |")
+    return rows
+
+
+def _paths(points: Sequence[Point]) -> list[str]:
+    return list(dict.fromkeys(path for point in points for path in point))
+
+
+def _cell(point: Point, path: str) -> str:
+    if path not in point:
+        return ""
+    value: Value = point[path]
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

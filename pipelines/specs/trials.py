@@ -1,0 +1,318 @@
+"""From a point of a search's space to a trial's pretraining spec; and whether points can be tried, before any is."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.specs.comparing import FixedCorruptionObjective, ProbeObjective, TrainingMetricObjective
+from pipelines.specs.plan import assumed_vocab_size, flops_until
+from pipelines.specs.pretrain import PretrainSpec
+from pipelines.specs.resolving import merge, resolve_pretraining
+from pipelines.specs.search import BudgetSpec, SearchSpec
+from pipelines.specs.space import (
+    ChoiceDimension,
+    GridDimension,
+    IntDimension,
+    LogUniformDimension,
+    Point,
+    UniformDimension,
+    Value,
+    counts,
+    grid_points,
+    in_order,
+)
+from pipelines.specs.spec_errors import FieldProblem, SpecError
+
+MIN_STEPS = 10
+"""Of a trial: fewer teach nothing, and hardly tell settings apart."""
+SEARCHABLE = ("model", "objective", "masking", "optimizer", "training")
+"""Sections of a pretraining spec that a space may change."""
+_NOT_SEARCHABLE = {
+    "training.num_train_steps": "follows from budget",
+    "training.curriculum": "has steps of its own, where a trial's follow from budget",
+    "training.log_interval_steps": "changes no weight",
+    "training.checkpoint_interval_steps": "changes no weight",
+    "training.num_checkpoints_to_keep": "changes no weight",
+    "training.max_failures": "changes no weight",
+    "training.gradient_accumulation_steps": "changes no weight",
+    "training.seed": "is noise: see final.seeds",
+}
+_WITHOUT_DETECTION = frozenset({"mlm", "replace_mlm"})
+_WITHOUT_GENERATOR_LOSS = frozenset({"mlm", "electric"})
+NUM_SAMPLES = 64
+"""Random points that are looked at before a search starts."""
+MAX_SHOWN_PROBLEMS = 20
+
+
+@dataclass(frozen=True)
+class SpaceReport:
+    """What was found of a space before anything was started."""
+
+    num_looked_at: int
+    num_invalid: int
+    problems: tuple[str, ...]
+    """Why, for the first of them."""
+
+
+def base_spec(search: SearchSpec) -> PretrainSpec:
+    """The base with its own number of steps, whatever the budget pays for.
+
+    Raises:
+        SpecError: it is no pretraining spec.
+    """
+    return _resolved(search.base)
+
+
+def trial_spec(search: SearchSpec, point: Point, vocab_size: int | None = None) -> PretrainSpec:
+    """What a trial trains.
+
+    Args:
+        search: the search.
+        point: values by path; paths whose condition does not hold are absent.
+        vocab_size: ids of the tokenizer, once it is known; until then what the base asks for.
+
+    Raises:
+        SpecError: the point breaks a rule of pretraining specs, or the budget is too small for it.
+    """
+    document = merge(search.base, nested(point))
+    spec = _resolved(document)
+    steps = _num_steps(search.budget, spec, vocab_size or assumed_vocab_size(spec))
+    if steps < MIN_STEPS:
+        budget = search.budget.model_dump(exclude_none=True)
+        name, value = next(iter(budget.items()))
+        raise SpecError(
+            [FieldProblem(("budget", name), f"must pay for at least {MIN_STEPS} steps of a trial", f"{value:g}")]
+        )
+    # Trials are scored at rungs, by the objective: held-out figures in between would cost and not count.
+    changes: dict[str, Value] = {"training.num_train_steps": steps, "evaluation.interval_steps": steps}
+    if "optimizer.warmup_steps" not in point:
+        changes["optimizer.warmup_steps"] = spec.optimizer.warmup_steps * steps // spec.training.num_train_steps
+    made = _resolved(merge(document, nested(changes)))
+    _check_lengths(search, made)
+    return made
+
+
+def reference_spec(search: SearchSpec, vocab_size: int | None = None) -> PretrainSpec:
+    """Of the networks that make the fixed corruption: the base, with a schedule of so many of its steps.
+
+    Raises:
+        SpecError: there are too few steps.
+    """
+    assert isinstance(search.objective, FixedCorruptionObjective)
+    share = search.objective.reference_fraction
+    base = trial_spec(search, {}, vocab_size)
+    steps = round(base.training.num_train_steps * share)
+    if steps < MIN_STEPS:
+        rule = f"must leave at least {MIN_STEPS} of the base's {base.training.num_train_steps} steps"
+        raise SpecError([FieldProblem(("objective", "reference_fraction"), rule, f"{share:g}")])
+    warmup = min(steps - 1, base.optimizer.warmup_steps * steps // base.training.num_train_steps)
+    changes = {"training": {"num_train_steps": steps}, "optimizer": {"warmup_steps": warmup}}
+    return _resolved(merge(base.model_dump(mode="json"), changes))
+
+
+def _check_lengths(search: SearchSpec, spec: PretrainSpec) -> None:
+    """Whether the networks have positions for what they are scored on."""
+    most = spec.model.max_position_embeddings
+    wanted: list[tuple[tuple[str, ...], int]] = []
+    if isinstance(search.objective, ProbeObjective):
+        shared = search.objective.training.max_sequence_length
+        for name, task in search.objective.tasks.items():
+            own = task.max_sequence_length
+            path = ("objective", "training") if own is None else ("objective", "tasks", name)
+            wanted.append(((*path, "max_sequence_length"), own or shared))
+    if isinstance(search.objective, FixedCorruptionObjective):
+        wanted.append((("base", "training", "sequence_length"), _resolved(search.base).training.sequence_length))
+    problems = [
+        FieldProblem(path, f"must be at most model.max_position_embeddings, {most}", str(length))
+        for path, length in wanted
+        if length > most
+    ]
+    if problems:
+        raise SpecError(problems)
+
+
+def check_search(search: SearchSpec) -> SpaceReport:
+    """Look at the base, at each dimension's ends, at every point of a grid and at random ones.
+
+    Raises:
+        SpecError: the base is no pretraining spec, a path is no field that can be searched, or no point can be tried.
+    """
+    _check_base(search)
+    _check_paths(search)
+    trial_spec(search, {})  # the base counts as a trial in the final round
+    if isinstance(search.objective, FixedCorruptionObjective):
+        reference_spec(search)
+    points = list(_points_to_look_at(search))
+    problems: list[tuple[Point, SpecError]] = []
+    for point in points:
+        try:
+            trial_spec(search, point)
+        except SpecError as error:
+            problems.append((point, error))
+    if len(problems) == len(points):
+        raise SpecError(
+            [
+                one if one.path[:1] in (("budget",), ("objective",), ("base",)) else _at(("space",), one)
+                for one in problems[0][1].problems
+            ]
+        )
+    shown = tuple(f"{shown_point(point)}: {error}" for point, error in problems[:MAX_SHOWN_PROBLEMS])
+    return SpaceReport(len(points), len(problems), shown)
+
+
+def nested(point: Point) -> dict[str, Any]:
+    """A document of sections with the values of a point."""
+    document: dict[str, Any] = {}
+    for path, value in point.items():
+        section = document
+        *parents, name = path.split(".")
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[name] = value
+    return document
+
+
+def shown_point(point: Point) -> str:
+    """For people."""
+    return ", ".join(
+        f"{path} = {value:.4g}" if isinstance(value, float) else f"{path} = {value}" for path, value in point.items()
+    )
+
+
+def _resolved(document: Mapping[str, Any]) -> PretrainSpec:
+    return resolve_pretraining({**document, "kind": "pretrain"})
+
+
+def _num_steps(budget: BudgetSpec, spec: PretrainSpec, vocab_size: int) -> int:
+    if budget.steps is not None:
+        return budget.steps
+    steps = spec.training.num_train_steps
+    if budget.tokens is not None:
+        return budget.tokens // spec.training.tokens_until(1)  # no curriculum: every step has as many
+    assert budget.flops is not None
+    return int(budget.flops / flops_until(spec, vocab_size, steps) * steps)
+
+
+def _check_base(search: SearchSpec) -> None:
+    kind = search.base.get("kind", "pretrain")
+    if kind != "pretrain":
+        raise SpecError([FieldProblem(("base", "kind"), "must be 'pretrain'", repr(kind))])
+    try:
+        spec = _resolved(search.base)
+    except SpecError as error:
+        raise SpecError([_at(("base",), problem) for problem in error.problems]) from error
+    if spec.initialization is not None and any(path.startswith("model.") for path in search.space):
+        path = next(path for path in search.space if path.startswith("model."))
+        rule = "must be absent where the base has an initialization, whose weights have one size"
+        raise SpecError([FieldProblem(("space", path), rule, None)])
+    _check_objective(search, spec)
+    if search.final is not None and spec.training.seed in search.final.seeds:
+        rule = f"must not have base.training.seed ({spec.training.seed}): the score a setting was chosen by would count"
+        raise SpecError([FieldProblem(("final", "seeds"), rule, ", ".join(map(str, search.final.seeds)))])
+    if spec.probe is not None:
+        raise SpecError([FieldProblem(("base", "probe"), "must be absent: what scores trials is objective", "a probe")])
+    if spec.training.curriculum:
+        rule = "must be absent: its steps are not those of a trial, which follow from budget"
+        raise SpecError(
+            [FieldProblem(("base", "training", "curriculum"), rule, f"{len(spec.training.curriculum)} stages")]
+        )
+
+
+def _check_objective(search: SearchSpec, base: PretrainSpec) -> None:
+    """Whether the networks of every objective that is tried have what is measured."""
+    dimension = search.space.get("objective.name")
+    names = [base.objective.name, *(getattr(dimension, "values", ()) if dimension is not None else ())]
+    without = [name for name in names if name in _WITHOUT_DETECTION]
+    if "two_stage" in names and search.scheduler.type != "none":
+        rule = "must be 'none' where objective.name may be 'two_stage', whose discriminator learns nothing at first"
+        raise SpecError([FieldProblem(("scheduler", "type"), rule, repr(search.scheduler.type))])
+    if without and search.objective.type in ("fixed_corruption", "minimal_pairs"):
+        rule = (
+            f"must not be {search.objective.type!r} where objective.name may be {without[0]!r}, which trains no "
+            "discriminator; take 'probe'"
+        )
+        raise SpecError([FieldProblem(("objective", "type"), rule, None)])
+    if isinstance(search.objective, TrainingMetricObjective):
+        metric = search.objective.metric
+        is_of_detection = metric.startswith("discriminator_")
+        lacking = without if is_of_detection else [name for name in names if name in _WITHOUT_GENERATOR_LOSS]
+        if lacking or (not is_of_detection and base.objective.generator != "transformer"):
+            name = lacking[0] if lacking else base.objective.name
+            rule = f"must be a figure that every trial has, and objective.name {name!r} has no {metric}"
+            raise SpecError([FieldProblem(("objective", "metric"), rule, repr(metric))])
+
+
+def _check_paths(search: SearchSpec) -> None:
+    problems = []
+    fields = _resolved(search.base).model_dump(mode="json")
+    for path in search.space:
+        section, _, name = path.partition(".")
+        if section not in SEARCHABLE:
+            rule = f"must be a field of {', '.join(SEARCHABLE)}: trials share the rest"
+            problems.append(FieldProblem(("space", path), rule, None))
+        elif name not in fields[section]:
+            rule = f"must be a field of {section}, one of {', '.join(fields[section])}"
+            problems.append(FieldProblem(("space", path), rule, None))
+        elif path in _NOT_SEARCHABLE:
+            problems.append(FieldProblem(("space", path), f"must be absent: it {_NOT_SEARCHABLE[path]}", None))
+    if problems:
+        raise SpecError(problems)
+
+
+def _points_to_look_at(search: SearchSpec) -> Iterator[dict[str, Value]]:
+    if search.searcher.type == "grid":
+        yield from grid_points(search.space)
+        return
+    rng = random.Random(search.searcher.seed)
+    for path in search.space:
+        for end in _ends(search.space[path]):
+            yield _filled(search, rng, {path: end})
+    for _ in range(NUM_SAMPLES):
+        yield _filled(search, rng, {})
+
+
+def _filled(search: SearchSpec, rng: random.Random, given: Point) -> dict[str, Value]:
+    """A random point with some values given, and such others that these count."""
+    wanted = dict(given)
+    for path in reversed(in_order(search.space)):
+        if path in wanted:
+            wanted |= {other: values[0] for other, values in search.space[path].when.items() if other not in wanted}
+    point: dict[str, Value] = {}
+    for path in in_order(search.space):
+        if counts(search.space[path], point):
+            point[path] = wanted[path] if path in wanted else _drawn(search.space[path], rng)
+    return point
+
+
+def _ends(dimension: Any) -> tuple[Value, ...]:
+    match dimension:
+        case ChoiceDimension() | GridDimension():
+            return dimension.values
+        case IntDimension(low=low, high=high, step=step):
+            return low, low + (high - low) // step * step
+        case UniformDimension() | LogUniformDimension():
+            return dimension.low, dimension.high
+    raise ValueError(f"dimension must be one of a space, got {dimension!r}")
+
+
+def _drawn(dimension: Any, rng: random.Random) -> Value:
+    match dimension:
+        case ChoiceDimension() | GridDimension():
+            return rng.choice(dimension.values)
+        case IntDimension(low=low, high=high, log=True):
+            return min(high, int(math.exp(rng.uniform(math.log(low), math.log(high + 1)))))
+        case IntDimension(low=low, high=high, step=step):
+            return rng.randrange(low, high + 1, step)
+        case LogUniformDimension(low=low, high=high):
+            return math.exp(rng.uniform(math.log(low), math.log(high)))
+        case UniformDimension(low=low, high=high):
+            return rng.uniform(low, high)
+    raise ValueError(f"dimension must be one of a space, got {dimension!r}")
+
+
+def _at(section: tuple[str, ...], problem: FieldProblem) -> FieldProblem:
+    return FieldProblem((*section, *problem.path), problem.rule, problem.value)

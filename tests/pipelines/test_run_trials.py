@@ -1,0 +1,212 @@
+"""Trials by Ray Tune on a real cluster: to their ends, through lost processes, and over attempts, each run once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from training_task import write_corpus
+
+from pipelines.errors import JobCancelled
+from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.searching.ledger import Ledger
+from pipelines.searching.measures import TrainingMeasure
+from pipelines.searching.run_trials import run_trials
+from pipelines.searching.rungs import rung_shares
+from pipelines.searching.suggest import proposer_of
+from pipelines.searching.trial import SearchContext
+from pipelines.specs.documents import CONTROL_FILE, Control
+from pipelines.specs.parsing import resolve_spec
+from pipelines.specs.search import SearchSpec
+from pipelines.specs.trials import trial_spec
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+BASE: dict[str, Any] = {
+    "preset": "tiny",
+    "model": {
+        "hidden_size": 32,
+        "embedding_size": 32,
+        "intermediate_size": 64,
+        "num_attention_heads": 2,
+        "generator_size_ratio": 0.5,
+        "max_position_embeddings": 32,
+    },
+    "optimizer": {"name": "electra_adam", "warmup_steps": 4},
+    "training": {"num_train_steps": 40, "sequence_length": 32, "log_interval_steps": 5},
+    "evaluation": {"max_rows": 16},
+    "compute": {"num_workers": 1, "cpus_per_worker": 1},
+}
+SPACE = {"optimizer.learning_rate": {"type": "log_uniform", "low": 1e-4, "high": 1e-2}}
+
+
+class Search:
+    """A search on a small corpus, run by as many attempts as a test makes."""
+
+    def __init__(self, folder: Path, **fields: Any) -> None:
+        (folder / "corpus").mkdir()
+        corpus = write_corpus(folder / "corpus")
+        document = {
+            "kind": "search",
+            "base": BASE,
+            "space": SPACE,
+            "objective": {"type": "training_metric", "metric": "generator_loss"},
+            "budget": {"steps": 36},
+            "num_trials": 5,
+            "searcher": {"type": "random"},
+            **fields,
+        }
+        spec = resolve_spec(document)
+        assert isinstance(spec, SearchSpec)
+        self.directory = JobDirectory(str(folder / "jobs" / "se-1"))
+        base = trial_spec(spec, {}, corpus.vocab_size)
+        self.context = SearchContext(spec, base, corpus, None, self.directory.uri, rung_shares(spec.scheduler))
+        self.num_attempts = 0
+
+    def attempt(self, on_step: Callable[[], None] = lambda: None) -> Ledger:
+        self.num_attempts += 1
+        ledger = Ledger(self.directory, "generator_loss", "min")
+        run_trials(
+            self.context,
+            TrainingMeasure("generator_loss"),
+            ledger,
+            proposer_of(self.context.search, "min"),
+            ProgressReporter(self.directory),
+            name=f"trials-a{self.num_attempts}",
+            on_step=on_step,
+        )
+        return ledger
+
+    def scored(self) -> dict[str, int]:
+        """Every score that was put down, and when."""
+        found = Path(self.directory.uri, "trials").glob("*/scored_*.json")
+        return {f"{path.parent.name}/{path.name}": path.stat().st_mtime_ns for path in found}
+
+
+class DriverDiedError(Exception):
+    """Stands for whatever ends the driver: nothing of it is left but its files."""
+
+
+def test_every_trial_comes_to_an_end_and_some_are_stopped_early(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    trials = search.attempt().trials
+    assert [one.number for one in trials] == list(range(5))
+    assert {one.state for one in trials} == {"COMPLETED", "STOPPED"}
+    for one in trials:
+        assert [rung.step for rung in one.rungs] == [4, 12, 36][: len(one.rungs)]
+        assert one.score == one.rungs[-1].score
+        assert one.state == ("COMPLETED" if one.step == 36 else "STOPPED")
+        assert one.flops == one.rungs[-1].flops > 0
+    # Successive halving by hand, in the order in which the first rungs were scored.
+    assert any(one.state == "COMPLETED" for one in trials)
+    assert not Path(search.directory.uri, "ray_tune").exists()
+
+
+def test_an_attempt_after_the_last_runs_nothing_again(tmp_path: Path) -> None:
+    search = Search(tmp_path, num_trials=3)
+    first = search.attempt().trials
+    scored = search.scored()
+    assert search.attempt().trials == first
+    assert search.scored() == scored
+
+
+def test_what_a_dead_driver_had_begun_goes_on_and_nothing_is_scored_twice(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+
+    def die() -> None:
+        if len(search.scored()) >= 3:
+            raise DriverDiedError
+
+    with pytest.raises(DriverDiedError):
+        search.attempt(die)
+    before = Ledger(search.directory, "generator_loss", "min").trials
+    scored = search.scored()
+    trials = search.attempt().trials
+    assert [one.point for one in trials[: len(before)]] == [one.point for one in before]
+    assert len(trials) == 5
+    assert {one.state for one in trials} <= {"COMPLETED", "STOPPED"}
+    after = search.scored()
+    assert {name: after[name] for name in scored} == scored
+
+
+def test_a_trial_whose_process_is_killed_goes_on_from_its_last_score(tmp_path: Path) -> None:
+    search = Search(tmp_path, num_trials=2, scheduler={"type": "median_stopping", "num_rungs": 6, "min_trials": 9})
+    killed: list[int] = []
+
+    def kill() -> None:
+        if not killed and len(search.scored()) >= 3:
+            actors = [one for one in psutil.process_iter(["cmdline"]) if _is_trial(one)]
+            killed.append(actors[0].pid)
+            os.kill(actors[0].pid, signal.SIGKILL)
+
+    trials = search.attempt(kill).trials
+    assert killed
+    assert [one.state for one in trials] == ["COMPLETED", "COMPLETED"]
+    assert all(len(one.rungs) == 6 for one in trials)
+
+
+def test_a_search_that_is_cancelled_stops_and_goes_on_later(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    control = Path(search.directory.uri, CONTROL_FILE)
+
+    def cancel() -> None:
+        if search.scored():
+            control.write_text(Control(action="cancel").model_dump_json())
+
+    with pytest.raises(JobCancelled):
+        search.attempt(cancel)
+    assert any(one.state == "RUNNING" for one in Ledger(search.directory, "generator_loss", "min").trials)
+    scored = search.scored()
+    control.unlink()
+    trials = search.attempt().trials
+    assert len(trials) == 5
+    assert {one.state for one in trials} <= {"COMPLETED", "STOPPED"}
+    assert {name: search.scored()[name] for name in scored} == scored
+
+
+def test_a_space_of_few_points_ends_when_they_are_tried(tmp_path: Path) -> None:
+    space = {"optimizer.learning_rate": {"type": "choice", "values": [1e-3, 2e-3]}}
+    trials = Search(tmp_path, space=space, num_trials=6, scheduler={"type": "none"}).attempt().trials
+    assert sorted(float(str(one.point["optimizer.learning_rate"])) for one in trials) == [1e-3, 2e-3]
+
+
+def test_an_invalid_point_is_reported_and_the_others_are_tried(tmp_path: Path) -> None:
+    space = {"model.generator_size_ratio": {"type": "grid", "values": [0.1, 0.5]}}
+    search = Search(
+        tmp_path,
+        space=space,
+        num_trials=None,
+        searcher={"type": "grid"},
+        scheduler={"type": "none"},
+        objective={"type": "fixed_corruption"},
+        budget={"steps": 60},
+    )
+    trials = search.attempt().trials
+    assert [one.state for one in trials] == ["INVALID", "COMPLETED"]
+    assert "generator_size_ratio" in trials[0].reason
+
+
+@pytest.mark.slow
+def test_a_trial_of_two_workers_trains_what_one_worker_does(tmp_path: Path) -> None:
+    compute = {"num_workers": 2, "cpus_per_worker": 0.5}
+    scores = []
+    for number, changed in enumerate((BASE, {**BASE, "compute": compute})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        space = {"optimizer.learning_rate": {"type": "grid", "values": [1e-3]}}
+        fields: dict[str, Any] = {"searcher": {"type": "grid"}, "num_trials": None, "budget": {"steps": 12}}
+        (trial,) = Search(folder, base=changed, space=space, **fields).attempt().trials
+        assert trial.state == "COMPLETED"
+        assert len(trial.rungs) == 3
+        scores.append(trial.score)
+    assert scores[0] == pytest.approx(scores[1], rel=1e-4)
+
+
+def _is_trial(process: psutil.Process) -> bool:
+    command = process.info["cmdline"] or [""]
+    return command[0].startswith("ray::") and "Trainable" in command[0]

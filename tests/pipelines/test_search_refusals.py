@@ -1,0 +1,378 @@
+"""Searches that cannot be, refused before anything starts: which field, which rule, which value."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.specs.parsing import load_spec
+from pipelines.specs.search import SearchSpec
+from pipelines.specs.spec_errors import SpecError
+
+SECTIONS = {
+    "base": "{preset: tiny}",
+    "space": "{objective.discriminator_weight: {type: log_uniform, low: 1, high: 100}}",
+    "objective": "{type: fixed_corruption}",
+    "budget": "{flops: 1e+12}",
+}
+
+
+def refused(**sections: str) -> str:
+    """The whole sentence."""
+    with pytest.raises(SpecError) as caught:
+        load_spec(text(**sections))
+    return str(caught.value)
+
+
+def text(**sections: str) -> str:
+    """A good search with some sections of another text; those without any are left out."""
+    given = {**SECTIONS, **sections}
+    return "kind: search\n" + "".join(f"{name}: {value}\n" for name, value in given.items() if value)
+
+
+def test_as_it_stands_the_search_is_good() -> None:
+    assert isinstance(load_spec(text()), SearchSpec)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        # what is no field
+        (
+            "model.hidden_sise: {type: choice, values: [64, 128]}",
+            "space.model.hidden_sise: must be a field of model, one of num_hidden_layers, hidden_size, ",
+        ),
+        (
+            "corpus.validation_fraction: {type: uniform, low: 0.1, high: 0.2}",
+            "space.corpus.validation_fraction: must be a field of model, objective, masking, optimizer, training: "
+            "trials share the rest",
+        ),
+        (
+            "compute.num_workers: {type: choice, values: [1, 2]}",
+            "space.compute.num_workers: must be a field of model, objective, masking, optimizer, training: ",
+        ),
+        ("seed: {type: choice, values: [1, 2]}", "space.seed: String should match pattern "),
+        # what follows from the budget, or changes nothing
+        (
+            "training.curriculum: {type: choice, values: [1, 2]}",
+            "space.training.curriculum: must be absent: it has steps of its own, where a trial's follow from budget",
+        ),
+        (
+            "training.num_train_steps: {type: int, low: 100, high: 200}",
+            "space.training.num_train_steps: must be absent: it follows from budget",
+        ),
+        (
+            "training.log_interval_steps: {type: int, low: 1, high: 9}",
+            "space.training.log_interval_steps: must be absent: it changes no weight",
+        ),
+        # dimensions
+        (
+            "optimizer.learning_rate: {type: uniform, low: 0.1, high: 0.1}",
+            "space.optimizer.learning_rate: low must be less than high, got 0.1 and 0.1",
+        ),
+        (
+            "optimizer.learning_rate: {type: log_uniform, low: 0.2, high: 0.1}",
+            "space.optimizer.learning_rate: low must be less than high, got 0.2 and 0.1",
+        ),
+        (
+            "optimizer.warmup_steps: {type: int, low: 7, high: 7}",
+            "space.optimizer.warmup_steps: low must be less than high, got 7 and 7",
+        ),
+        (
+            "optimizer.learning_rate: {type: log_uniform, low: 0, high: 0.1}",
+            "space.optimizer.learning_rate.low: Input should be greater than 0 (got 0)",
+        ),
+        (
+            "optimizer.warmup_steps: {type: int, low: 0, high: 10, log: true}",
+            "space.optimizer.warmup_steps: low must be at least 1 and step 1 where log is true, got 0 and 1",
+        ),
+        (
+            "model.sharing: {type: choice, values: [all, none, all]}",
+            "space.model.sharing: values must all be different, got 'all' more than once",
+        ),
+        ("model.sharing: {type: choice, values: [all]}", "space.model.sharing.values: Tuple should have at least 2"),
+        ("model.sharing: {type: normal, values: [all]}", "space.model.sharing: Input tag 'normal' found"),
+        # conditions
+        (
+            "model.sharing: {type: choice, values: [all, none], when: {objective.name: [mlm]}}",
+            "spec: model.sharing.when must name paths of the space, got 'objective.name'",
+        ),
+        (
+            "model.sharing: {type: choice, values: [all, none], when: {objective.generator: [unigram]}}, "
+            "objective.generator: {type: choice, values: [transformer, unigram], when: {model.sharing: [all]}}",
+            "spec: when must not go round in a circle, got one in model.sharing, objective.generator",
+        ),
+        (
+            "model.sharing: {type: choice, values: [all, none]}, "
+            "optimizer.learning_rate: {type: uniform, low: 0.1, high: 0.2, when: {model.sharing: [gdes]}}",
+            "spec: optimizer.learning_rate.when must have values that model.sharing may have, got 'gdes'",
+        ),
+        (
+            "optimizer.epsilon: {type: uniform, low: 0.1, high: 0.2}, "
+            "optimizer.learning_rate: {type: uniform, low: 0.1, high: 0.2, when: {optimizer.epsilon: [0.1]}}",
+            "spec: optimizer.learning_rate.when must name paths with a list of values, got 'optimizer.epsilon'",
+        ),
+        (
+            "training.gradient_accumulation_steps: {type: choice, values: [1, 2]}",
+            "space.training.gradient_accumulation_steps: must be absent: it changes no weight",
+        ),
+        (
+            "training.seed: {type: choice, values: [1, 2]}",
+            "space.training.seed: must be absent: it is noise: see final.seeds",
+        ),
+        # what no trial can have
+        (
+            "optimizer.warmup_steps: {type: int, low: 1000000, high: 2000000}",
+            "space: optimizer.warmup_steps must be less than training.num_train_steps, got 1000000 and ",
+        ),
+        (
+            "model.num_attention_heads: {type: choice, values: [3, 5]}",
+            "space.model: hidden_size must be a multiple of num_attention_heads, got 128 and 3",
+        ),
+        (
+            "optimizer.learning_rate: {type: uniform, low: 2, high: 3}",
+            "space.optimizer.learning_rate: Input should be less than or equal to 1 (got 2.0)",
+        ),
+        (
+            "optimizer.learning_rate: {type: choice, values: [fast, slow]}",
+            "space.optimizer.learning_rate: Input should be a valid number, ",
+        ),
+    ],
+)
+def test_a_space_that_cannot_be_searched(space: str, expected: str) -> None:
+    assert refused(space=f"{{{space}}}").startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("searcher", "space", "expected"),
+    [
+        (
+            "{type: tpe}",
+            "{model.sharing: {type: grid, values: [all, none]}}",
+            "spec: space must have no grids where searcher.type is 'tpe', which chooses its points itself, "
+            "got model.sharing; a choice has the same values",
+        ),
+        (
+            "{type: cma}",
+            "{model.sharing: {type: choice, values: [all, none]}}",
+            "spec: space must have numbers alone where searcher.type is 'cma', got model.sharing",
+        ),
+        (
+            "{type: grid}",
+            SECTIONS["space"],
+            "spec: space must have grids alone where searcher.type is 'grid', got objective.discriminator_weight",
+        ),
+        ("{type: bohb}", SECTIONS["space"], "spec: searcher.type must not be 'bohb', which has no implementation "),
+        ("{type: bayesopt}", SECTIONS["space"], "spec: searcher.type must not be 'bayesopt', which has no "),
+        ("{type: guess}", SECTIONS["space"], "searcher.type: Input should be 'random', 'grid', 'tpe' or 'cma' (got "),
+    ],
+)
+def test_a_searcher_that_does_not_fit_the_space(searcher: str, space: str, expected: str) -> None:
+    assert refused(searcher=searcher, space=space).startswith(expected)
+
+
+def test_a_grid_has_as_many_trials_as_points() -> None:
+    grids = "{model.sharing: {type: grid, values: [all, none]}}"
+    assert refused(searcher="{type: grid}", space=grids, num_trials="3").startswith(
+        "spec: num_trials must be absent where searcher.type is 'grid', got 3"
+    )
+
+
+def test_a_grid_that_would_never_end() -> None:
+    values = ", ".join(str(k / 1000) for k in range(1, 102))
+    fields = ("learning_rate", "weight_decay")
+    grids = ", ".join(f"optimizer.{field}: {{type: grid, values: [{values}]}}" for field in fields)
+    assert refused(searcher="{type: grid}", space=f"{{{grids}}}").startswith(
+        "spec: space must have at most 10000 combinations of its grids, got 10201"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [
+        (
+            "{type: pbt}",
+            "spec: scheduler.type must not be 'pbt', which changes settings in mid-training: its winner is a schedule "
+            "that no spec can write down and no final round can retrain. Take 'asha'",
+        ),
+        ("{type: pb2}", "spec: scheduler.type must not be 'pb2', which is population based training. Take 'asha'"),
+        (
+            "{type: bohb}",
+            "spec: scheduler.type must not be 'bohb', which is a searcher and a scheduler in one. Take 'asha' with the "
+            "searcher 'tpe', which is the same idea",
+        ),
+        ("{type: sha}", "scheduler: Input tag 'sha' found using 'type' does not match any of the expected tags"),
+        ("{type: asha, min_fraction: 1}", "scheduler.min_fraction: Input should be less than 1 (got 1)"),
+        (
+            "{type: hyperband, num_brackets: 4, min_fraction: 0.04, reduction_factor: 3}",
+            "spec: scheduler.num_brackets must be at most 3 with min_fraction 0.04 and reduction_factor 3, got 4",
+        ),
+    ],
+)
+def test_a_scheduler_that_cannot_be(scheduler: str, expected: str) -> None:
+    assert refused(scheduler=scheduler).startswith(expected)
+
+
+def test_as_many_brackets_as_there_are_rungs_are_allowed() -> None:
+    load_spec(text(scheduler="{type: hyperband, num_brackets: 3, min_fraction: 0.04, reduction_factor: 3}"))
+
+
+def test_every_scheduler_is_good_as_it_comes() -> None:
+    for name in ("none", "asha", "median_stopping", "hyperband"):
+        load_spec(text(scheduler=f"{{type: {name}}}"))
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ("{}", "budget: one of flops, tokens and steps must be given, got none"),
+        ("{flops: 1e+12, steps: 100}", "budget: one of flops, tokens and steps must be given, got flops and steps"),
+        ("{flops: 1e+6}", "budget.flops: must pay for at least 10 steps of a trial (got 1e+06)"),
+        ("{steps: 9}", "budget.steps: must pay for at least 10 steps of a trial (got 9)"),
+        ("{tokens: 1000}", "budget.tokens: must pay for at least 10 steps of a trial (got 1000)"),
+        ("{flops: -1}", "budget.flops: Input should be greater than 0 (got -1)"),
+        ("{hours: 3}", "budget.hours: Extra inputs are not permitted (got 3)"),
+        ("", "budget: Field required"),
+    ],
+)
+def test_a_budget_that_pays_for_nothing(budget: str, expected: str) -> None:
+    assert refused(budget=budget).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "dimension", "what"),
+    [
+        ("model.generator_size_ratio", "{type: choice, values: [0.25, 0.5]}", "the generator"),
+        ("objective.generator", "{type: choice, values: [transformer, unigram]}", "the generator"),
+        ("model.sharing", "{type: choice, values: [all, none]}", "the generator"),
+        ("model.hidden_size", "{type: choice, values: [64, 128]}", "the generator"),
+        ("training.sequence_length", "{type: choice, values: [64, 128]}", "the held-out rows"),
+        ("masking.mask_fraction", "{type: uniform, low: 0.1, high: 0.2}", "the mask"),
+        ("objective.temperature", "{type: uniform, low: 0.5, high: 2}", "the temperature"),
+    ],
+)
+def test_a_ruler_that_the_space_bends(path: str, dimension: str, what: str) -> None:
+    space = f"{{{path}: {dimension}}}"
+    found = refused(space=space, objective="{type: training_metric, metric: discriminator_loss}")
+    expected = f"spec: objective.type must not be 'training_metric' where the space changes {what} ({path}): of "
+    assert found.startswith(f"{expected}discriminator_loss, it is measured on what each trial's own generator wrote")
+    found = refused(space=space, objective="{type: training_metric, metric: generator_loss}")
+    assert found.startswith(f"{expected}generator_loss, it is lowest for the largest generator and the easiest masks")
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        (
+            {"base": "{preset: tiny, objective: {name: mlm}}"},
+            "objective.type: must not be 'fixed_corruption' where objective.name may be 'mlm', which trains no "
+            "discriminator; take 'probe'",
+        ),
+        (
+            {"space": "{objective.name: {type: choice, values: [electra, mlm]}}"},
+            "objective.type: must not be 'fixed_corruption' where objective.name may be 'mlm', which trains no ",
+        ),
+        (
+            {
+                "base": "{preset: tiny, objective: {name: replace_mlm}}",
+                "objective": "{type: minimal_pairs, pairs: {uris: [pairs.jsonl]}}",
+            },
+            "objective.type: must not be 'minimal_pairs' where objective.name may be 'replace_mlm', which trains no ",
+        ),
+        (
+            {
+                "base": "{preset: tiny, objective: {name: mlm}}",
+                "objective": "{type: training_metric, metric: discriminator_auc}",
+            },
+            "objective.metric: must be a figure that every trial has, and objective.name 'mlm' has no "
+            "discriminator_auc (got 'discriminator_auc')",
+        ),
+        ({"objective": "{type: loss}"}, "objective: Input tag 'loss' found using 'type' does not match any of the "),
+        (
+            {"objective": "{type: training_metric, metric: speed}"},
+            "objective.metric: Input should be 'discriminator_loss', 'discriminator_auc', 'discriminator_f1' or ",
+        ),
+        ({"objective": "{type: probe}"}, "objective.tasks: Field required"),
+        (
+            {"objective": "{type: probe, tasks: {a: {type: chess}}}"},
+            "objective.tasks.a: Input tag 'chess' found using 'type' does not match any of the expected tags",
+        ),
+        (
+            {"objective": "{type: fixed_corruption, reference_fraction: 0.09}", "budget": "{steps: 100}"},
+            "objective.reference_fraction: must leave at least 10 of the base's 100 steps (got 0.09)",
+        ),
+        (
+            {
+                "objective": "{type: probe, tasks: {a: {type: classification, data: {train: a.csv, validation: "
+                "b.csv}}}, training: {max_sequence_length: 1024}}"
+            },
+            "objective.training.max_sequence_length: must be at most model.max_position_embeddings, ",
+        ),
+        (
+            {
+                "base": "{preset: tiny, objective: {name: two_stage}}",
+                "space": "{optimizer.learning_rate: {type: log_uniform, low: 1e-4, high: 1e-3}}",
+            },
+            "scheduler.type: must be 'none' where objective.name may be 'two_stage', whose discriminator learns ",
+        ),
+        (
+            {"objective": "{type: fixed_corruption, reference_fraction: 0}"},
+            "objective.reference_fraction: Input should be greater than 0 (got 0)",
+        ),
+    ],
+)
+def test_an_objective_that_trials_do_not_have(sections: dict[str, str], expected: str) -> None:
+    assert refused(**sections).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [
+        ("{preset: tiny, model: {hidden_size: 63}}", "base.model: hidden_size must be a multiple of num_attention"),
+        ("{preset: tiny, modle: {}}", "base.modle: Extra inputs are not permitted"),
+        ("{kind: finetune}", "base.kind: must be 'pretrain' (got 'finetune')"),
+        ("tiny", "base: Input should be a valid dictionary (got 'tiny')"),
+        ("", "base: Field required"),
+        (
+            "{preset: tiny, training: {curriculum: [{until_step: 10, sequence_length: 64}]}}",
+            "base.training.curriculum: must be absent: its steps are not those of a trial, which follow from budget",
+        ),
+        (
+            "{preset: tiny, probe: {tasks: {a: {type: classification, data: {train: a.csv, validation: b.csv}}}}}",
+            "base.probe: must be absent: what scores trials is objective (got a probe)",
+        ),
+    ],
+)
+def test_a_base_that_no_trial_can_start_from(base: str, expected: str) -> None:
+    assert refused(base=base).startswith(expected)
+
+
+def test_weights_have_one_size() -> None:
+    base = "{preset: tiny, tokenizer: {type: pretrained, uri: /v}, initialization: {type: checkpoint, uri: /job}}"
+    assert refused(base=base, space="{model.hidden_size: {type: choice, values: [64, 128]}}").startswith(
+        "space.model.hidden_size: must be absent where the base has an initialization, whose weights have one size"
+    )
+
+
+def test_the_seed_a_setting_was_chosen_by_is_none_of_the_final_round() -> None:
+    assert refused(final="{seeds: [1, 42]}").startswith(
+        "final.seeds: must not have base.training.seed (42): the score a setting was chosen by would count (got 1, 42)"
+    )
+
+
+def test_all_paths_that_are_wrong_are_named_at_once() -> None:
+    space = (
+        "{modle.hidden_size: {type: choice, values: [1, 2]}, training.num_train_steps: {type: int, low: 1, high: 2}}"
+    )
+    assert [one.partition(":")[0] for one in refused(space=space).split("; ")] == [
+        "space.modle.hidden_size",
+        "space.training.num_train_steps",
+    ]
+
+
+def test_a_space_with_some_points_that_can_be_tried_is_searched() -> None:
+    load_spec(text(space="{model.num_attention_heads: {type: choice, values: [3, 4]}}"))
+
+
+def test_a_base_that_warms_up_until_its_last_step_has_a_reference_too() -> None:
+    base = "{preset: tiny, optimizer: {warmup_steps: 40}, training: {num_train_steps: 41}}"
+    load_spec(text(base=base, budget="{steps: 41}", objective="{type: fixed_corruption, reference_fraction: 0.3}"))
