@@ -108,7 +108,7 @@ def search(context: SearchContext, at_a_time: int) -> tuple[float, float]:
     start = time.perf_counter()
     proposer = proposer_of(changed, "min")
     reporter = ProgressReporter(directory)
-    run_trials(context, TrainingMeasure(METRIC), ledger, proposer, reporter, name="trials", on_step=ledger.write)
+    run_trials(context, TrainingMeasure(METRIC), ledger, proposer, reporter, name="trials")
     wall = time.perf_counter() - start
     return wall, sum(one.train_seconds + one.score_seconds for one in ledger.trials)
 

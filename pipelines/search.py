@@ -137,7 +137,6 @@ def _search(
     sweeper = CheckpointSweeper(ledger, context.job_uri, search.final.num_best if search.final else 1)
 
     def tell() -> None:
-        ledger.write()
         watch.look()
         recorder.hand_over()
         sweeper.sweep()
@@ -154,7 +153,6 @@ def _search(
         on_step=tell,
     )
     tell()
-    ledger.write(now=True)
     if not ledger.best(1):
         first = next((one.reason for one in ledger.trials if one.reason), "no point of the space was tried")
         raise PipelineError(f"no trial came to a score: {first}")
@@ -192,7 +190,6 @@ def _final_round(
     num_runs = len(points) * len(final.seeds)
 
     def tell() -> None:
-        ledger.write()
         watch.look()
         recorder.hand_over()
         if reporter.is_due():
@@ -212,7 +209,6 @@ def _final_round(
         on_step=tell,
     )
     tell()
-    ledger.write(now=True)
     settings = compare_settings(scores_of(points, ledger.trials), ledger.mode, final.confidence)
     return tuple(one.model_copy(update={"rungs": rung_spreads(one.point, ledger.trials)}) for one in settings)
 
