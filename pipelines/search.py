@@ -21,7 +21,7 @@ from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.resources import check_resources, run_side_by_side
 from pipelines.searching.compare import compare_settings, winner_of
-from pipelines.searching.final_round import final_context, final_points, final_proposer, scores_of
+from pipelines.searching.final_round import final_context, final_points, final_proposer, scores_of, study_points
 from pipelines.searching.host import host_of
 from pipelines.searching.keep import CheckpointSweeper
 from pipelines.searching.ledger import Ledger
@@ -30,6 +30,7 @@ from pipelines.searching.outcome import make_outcome
 from pipelines.searching.record import TRANSFER_FILE, TrialRecorder, record_search
 from pipelines.searching.run_trials import run_trials
 from pipelines.searching.rungs import rung_shares
+from pipelines.searching.study import rung_spreads
 from pipelines.searching.suggest import proposer_of
 from pipelines.searching.train_trial import train_until
 from pipelines.searching.trial import SearchContext, Trial, make_trial
@@ -80,7 +81,8 @@ def run_search(
     metric, mode = metric_of(spec.objective)
     ledger = Ledger(directory, metric, mode)
     with TrialRecorder(run, directory, ledger) as recorder:
-        _search(context, measure, ledger, reporter, recorder, attempt)
+        if spec.final is None or not spec.final.is_study:
+            _search(context, measure, ledger, reporter, recorder, attempt)
         settings = _final_round(context, measure, ledger, reporter, recorder, attempt)
 
         reporter.stage("evaluate", "exporting the winner")
@@ -135,7 +137,6 @@ def _search(
     sweeper = CheckpointSweeper(ledger, context.job_uri, search.final.num_best if search.final else 1)
 
     def tell() -> None:
-        ledger.write()
         watch.look()
         recorder.hand_over()
         sweeper.sweep()
@@ -152,7 +153,6 @@ def _search(
         on_step=tell,
     )
     tell()
-    ledger.write(now=True)
     if not ledger.best(1):
         first = next((one.reason for one in ledger.trials if one.reason), "no point of the space was tried")
         raise PipelineError(f"no trial came to a score: {first}")
@@ -183,12 +183,13 @@ def _final_round(
     final = context.search.final
     if final is None:
         return ()
-    points = final_points(context, ledger, final)
+    points = study_points(context, ledger) if final.is_study else final_points(context, ledger, final)
+    if not points:
+        raise PipelineError(f"no point of the space could be tried: {ledger.trials[-1].reason}")
     watch = TrialWatch(ledger, context.job_uri)
     num_runs = len(points) * len(final.seeds)
 
     def tell() -> None:
-        ledger.write()
         watch.look()
         recorder.hand_over()
         if reporter.is_due():
@@ -208,14 +209,18 @@ def _final_round(
         on_step=tell,
     )
     tell()
-    ledger.write(now=True)
-    return compare_settings(scores_of(points, ledger.trials), ledger.mode, final.confidence)
+    settings = compare_settings(scores_of(points, ledger.trials), ledger.mode, final.confidence)
+    return tuple(one.model_copy(update={"rungs": rung_spreads(one.point, ledger.trials)}) for one in settings)
 
 
 def _winner(spec: SearchSpec, ledger: Ledger, settings: tuple[SettingScores, ...]) -> tuple[Point, bool | None]:
     """The point to take, and whether it is better than the base by more than seed noise."""
     if spec.final is None:
         return ledger.best(1)[0].point, None
+    if spec.final.is_study:
+        if settings[0].mean is None:
+            raise PipelineError("no training of the study came to a score")
+        return settings[0].point, None
     found, is_better = winner_of(settings, spec.final.confidence)
     if found is None:
         raise PipelineError("no training of the final round came to a score")

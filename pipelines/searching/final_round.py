@@ -9,8 +9,28 @@ from pipelines.searching.ledger import Ledger
 from pipelines.searching.suggest import ListProposer, Proposal
 from pipelines.searching.trial import SearchContext, make_trial
 from pipelines.specs.search import FinalRoundSpec
-from pipelines.specs.space import Point
+from pipelines.specs.space import Point, grid_points
+from pipelines.specs.spec_errors import SpecError
 from pipelines.specs.trial_documents import TrialSummary
+
+
+def study_points(context: SearchContext, ledger: Ledger) -> list[Point]:
+    """Every combination of the grid, in its order; one that is the base goes by the base's name, which has no values.
+
+    What is no pretraining spec is put down as such, once.
+    """
+    base = make_trial(context, {}).folder
+    known = {str(sorted(one.point.items())) for one in ledger.trials if one.state == "INVALID"}
+    points: list[Point] = []
+    for point in grid_points(context.search.space):
+        try:
+            folder = make_trial(context, point).folder
+        except SpecError as error:
+            if str(sorted(point.items())) not in known:
+                ledger.add_invalid(point, str(error))
+            continue
+        points.append({} if folder == base else point)
+    return points
 
 
 def final_points(context: SearchContext, ledger: Ledger, final: FinalRoundSpec) -> list[Point]:
@@ -30,8 +50,9 @@ def final_points(context: SearchContext, ledger: Ledger, final: FinalRoundSpec) 
 
 
 def final_context(context: SearchContext) -> SearchContext:
-    """Trials that are scored at their ends alone."""
-    return replace(context, shares=(1.0,))
+    """Trials that are scored at their ends alone; of a study at every rung."""
+    final = context.search.final
+    return context if final is not None and final.is_study else replace(context, shares=(1.0,))
 
 
 def final_proposer(points: Sequence[Point], seeds: Sequence[int]) -> ListProposer:

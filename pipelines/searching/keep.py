@@ -28,6 +28,8 @@ class CheckpointSweeper:
 
     def sweep(self) -> None:
         """Delete what is of no use any more. A folder that cannot be deleted now is tried again."""
+        if self._ledger.is_behind:
+            return  # an attempt that starts from what is written would want them
         # What failed may be tried again by the next attempt.
         ended = [one for one in self._ledger.trials if one.state in ("COMPLETED", "STOPPED", "DIVERGED")]
         # Of the base and of the final round all stay: the winner is one of them.

@@ -44,7 +44,8 @@ class Ledger:
         self._lock = threading.RLock()
         self._trials: list[TrialSummary] = []
         self._next_write = 0.0
-        self._is_behind = False
+        self.is_behind = False
+        """Whether there is something that is not written yet."""
         if storage.exists(self._uri):
             self._trials = list(TrialList.model_validate(storage.read_json(self._uri)).trials)
 
@@ -76,7 +77,7 @@ class Ledger:
                 folder=trial.folder,
             )
             self._trials.append(summary)
-            self._is_behind = True
+            self.is_behind = True
             self.write(now=True)
             return summary
 
@@ -86,13 +87,13 @@ class Ledger:
             self._trials.append(
                 TrialSummary(number=len(self._trials), state="INVALID", point=dict(point), seed=0, reason=reason[:1000])
             )
-            self._is_behind = True
+            self.is_behind = True
 
     def begins_again(self, number: int) -> None:
         """A trial that had failed is tried once more."""
         with self._lock:
             self._trials[number] = self._trials[number].model_copy(update={"state": "RUNNING", "reason": ""})
-            self._is_behind = True
+            self.is_behind = True
 
     def reached(self, number: int, rungs: Sequence[RungResult]) -> None:
         """A trial has come so far.
@@ -124,7 +125,7 @@ class Ledger:
                     "reason": last.reason,
                 }
             )
-            self._is_behind = True
+            self.is_behind = True
 
     def ended(self, number: int, state: TrialState, reason: str = "") -> None:
         """A trial will go no further."""
@@ -132,7 +133,7 @@ class Ledger:
             before = self._trials[number]
             changes = {"state": state, "reason": reason[:1000] or before.reason}
             self._trials[number] = before.model_copy(update=changes)
-            self._is_behind = True
+            self.is_behind = True
 
     def write(self, *, now: bool = False) -> None:
         """Write what has changed, if it is time; at once with `now`.
@@ -145,11 +146,11 @@ class Ledger:
         """
         with self._lock:
             start = time.monotonic()
-            if not self._is_behind or (not now and start < self._next_write):
+            if not self.is_behind or (not now and start < self._next_write):
                 return
             document = TrialList(metric=self.metric, mode=self.mode, trials=tuple(self._trials))
             storage.write_json(self._uri, document.model_dump(mode="json"))
-            self._is_behind = False
+            self.is_behind = False
             self._next_write = time.monotonic() + (time.monotonic() - start) / WRITE_SHARE
 
     def counts(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ from pipelines.searching.ledger import Ledger
 from pipelines.searching.trial import SearchContext, make_trial
 from pipelines.specs.comparing import FixedCorruptionObjective
 from pipelines.specs.plan import flops_until
-from pipelines.specs.space import Point
+from pipelines.specs.space import Point, Value
 from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary
 from pipelines.specs.trials import reference_spec, shown_point
 
@@ -39,9 +39,11 @@ def make_outcome(
         mode=ledger.mode,
         num_trials=len(trials),
         num_by_state=ledger.counts(),
-        best=completed[0] if completed else best[0],
+        best=next(iter(completed or best), None),
         leaderboard=ledger.without_rungs(best),
         settings=tuple(settings),
+        is_study=context.search.final is not None and context.search.final.is_study,
+        base=_base_values(context),
         winner=dict(winner),
         is_better_than_base=is_better,
         verdict=_verdict(context, ledger, settings, winner, is_better),
@@ -52,6 +54,13 @@ def make_outcome(
     )
 
 
+def _base_values(context: SearchContext) -> dict[str, Value]:
+    """What the base has at the paths of the space."""
+    fields = context.base.model_dump(mode="json")
+    split = {path: path.partition(".") for path in context.search.space}
+    return {path: fields[section][name] for path, (section, _, name) in split.items()}
+
+
 def _verdict(
     context: SearchContext,
     ledger: Ledger,
@@ -59,6 +68,11 @@ def _verdict(
     winner: Point,
     is_better: bool | None,
 ) -> str:
+    if context.search.final is not None and context.search.final.is_study:
+        return (
+            f"A study of {len(settings)} settings with {len(context.search.final.seeds)} seeds each: the best mean "
+            f"{ledger.metric} is {_shown(settings[0])}."
+        )
     if is_better is None:
         best = ledger.best(1)[0]
         score = "none" if best.score is None else f"{best.score:.4g}"

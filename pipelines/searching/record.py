@@ -26,6 +26,7 @@ from pipelines.registering import register_networks
 from pipelines.searching.figures import search_figures
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.plots import draw_search
+from pipelines.searching.study import draw_study
 from pipelines.searching.table import outcome_table
 from pipelines.searching.trial import FOLDER
 from pipelines.specs.documents import ModelVersion
@@ -169,6 +170,8 @@ def record_search(
         folder, report = Path(scratch), Path(scratch) / "report"
         report.mkdir()
         draw_search(search_figures(ledger.trials, space, outcome.metric, outcome.mode), report)
+        if outcome.is_study:
+            draw_study(outcome, report / "study.png")
         (report / "search.md").write_text(text, encoding="utf-8")
         for name, document in (
             ("trials.json", [one.model_dump(mode="json") for one in ledger.trials]),

@@ -87,11 +87,12 @@ def run_trials(
             stop=_CancelStopper(reporter),
             failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands out again what was lost
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # rungs and checkpoints are ours
-            callbacks=[_StepCallback(on_step)],
+            callbacks=[_StepCallback(ledger, on_step)],
             verbose=0,
         ),
     )
     tuner.fit()
+    ledger.write(now=True)
     reporter.raise_if_cancelled()
     storage.delete_tree(directory.path(TUNE_FOLDER))
 
@@ -118,8 +119,10 @@ class _CancelStopper(NotRestored, tune.Stopper):
 
 
 class _StepCallback(NotRestored, tune.Callback):
-    def __init__(self, on_step: Callable[[], None]) -> None:
+    def __init__(self, ledger: Ledger, on_step: Callable[[], None]) -> None:
+        self._ledger = ledger
         self._on_step = on_step
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self._ledger.write()
         self._on_step()

@@ -16,8 +16,8 @@ from pipelines.specs.search import (
 def rung_shares(scheduler: Scheduler) -> tuple[float, ...]:
     """Shares of a trial's budget, rising; the last is 1."""
     match scheduler:
-        case NoScheduler():
-            return (1.0,)
+        case NoScheduler(num_rungs=num_rungs):
+            return tuple(k / num_rungs for k in range(1, num_rungs + 1))
         case AshaScheduler() | HyperbandScheduler():
             lowest, factor = scheduler.min_fraction, scheduler.reduction_factor
             num = math.ceil(math.log(1 / lowest) / math.log(factor) - 1e-9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipelines.searching.study import study_table
 from pipelines.specs.space import Point, Value
 from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary
 
@@ -11,9 +12,12 @@ from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialS
 def outcome_table(outcome: SearchOutcome) -> str:
     """The verdict, the final round, the best trials, and what it all cost."""
     lines = [outcome.verdict, ""]
-    if outcome.settings:
+    if outcome.is_study:
+        lines += ["## Settings", "", *study_table(outcome), ""]
+    elif outcome.settings:
         lines += ["## Final round", "", *_settings(outcome.settings, outcome.metric), ""]
-    lines += ["## Best trials", "", *_trials(outcome.leaderboard, outcome.metric), ""]
+    if outcome.leaderboard:
+        lines += ["## Best trials", "", *_trials(outcome.leaderboard, outcome.metric), ""]
     states = ", ".join(f"{number} {state.lower()}" for state, number in sorted(outcome.num_by_state.items()))
     saved = 1 - outcome.flops_trials / outcome.flops_without_stopping if outcome.flops_without_stopping else 0.0
     lines += [

@@ -60,7 +60,7 @@ class SearchPlan(Document):
     spec: dict[str, Any]
     """Every field, defaults filled in."""
     num_trials: int
-    """At most: of a grid all combinations."""
+    """At most: of a grid all combinations. A study has none but those of its final round."""
     num_trials_at_a_time: int
     base_num_train_steps: int
     """That the budget pays for, of the base."""
@@ -176,8 +176,10 @@ def _plan_search(spec: SearchSpec, corpus_bytes: int | None) -> SearchPlan:
     report = check_search(spec)
     num_trials = spec.most_trials
     num_final = 0 if spec.final is None else (spec.final.num_best + 1) * len(spec.final.seeds)
+    if spec.final is not None and spec.final.is_study:
+        num_trials, num_final = 0, num_trials * len(spec.final.seeds)
     flops = flops_until(base, assumed_vocab_size(base), base.training.num_train_steps)
-    at_a_time = min(spec.compute.max_concurrent_trials, num_trials)
+    at_a_time = min(spec.compute.max_concurrent_trials, max(num_trials, num_final))
     return SearchPlan(
         spec=spec.model_dump(mode="json"),
         num_trials=num_trials,

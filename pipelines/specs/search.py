@@ -53,6 +53,8 @@ class NoScheduler(FrozenModel):
     """Every trial runs to its end."""
 
     type: Literal["none"] = "none"
+    num_rungs: Annotated[int, Field(ge=1, le=100)] = 1
+    """Times each trial is scored, at equal shares of its budget: quality against FLOPs."""
 
 
 class AshaScheduler(FrozenModel):
@@ -107,6 +109,9 @@ class FinalRoundSpec(FrozenModel):
     """The best trials once more, from the start, with several seeds and the whole budget."""
 
     num_best: Annotated[int, Field(ge=1, le=100)] = 2
+    is_study: bool = False
+    """Train every combination of a grid with every seed, and try nothing before: not to find a winner, but to see what
+    each setting is worth, and how far seeds make it differ."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=2, max_length=100)] = (1, 2, 3)
     """Of pretraining: one number for each retraining of a setting."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
@@ -185,6 +190,15 @@ class SearchSpec(FrozenModel):
                 raise ValueError(f"space must have numbers alone where searcher.type is 'cma', got {words[0]}")
         if self.searcher.type == "grid" and self.num_trials is not None:
             raise ValueError(f"num_trials must be absent where searcher.type is 'grid', got {self.num_trials}")
+        if (
+            self.final is not None
+            and self.final.is_study
+            and (self.searcher.type != "grid" or self.scheduler.type != "none")
+        ):
+            raise ValueError(
+                "searcher.type must be 'grid' and scheduler.type 'none' where final.is_study is true, got "
+                f"{self.searcher.type!r} and {self.scheduler.type!r}"
+            )
         if self.most_trials > MAX_TRIALS:
             raise ValueError(f"space must have at most {MAX_TRIALS} combinations of its grids, got {self.most_trials}")
         return self

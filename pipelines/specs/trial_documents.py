@@ -72,6 +72,15 @@ class TrialList(Document):
     trials: tuple[TrialSummary, ...] = ()
 
 
+class RungSpread(Document):
+    """A setting after a share of its budget, over its seeds."""
+
+    flops: float
+    mean: float
+    least: float
+    most: float
+
+
 class SettingScores(Document):
     """One setting of the final round, retrained with several seeds."""
 
@@ -85,6 +94,8 @@ class SettingScores(Document):
     high: float | None = None
     flops: float
     """Of one training."""
+    rungs: tuple[RungSpread, ...] = ()
+    """Of a study, on the way to the end."""
     better_than_base_p: float | None = None
     """Chance to see such a lead over the base where there is none: one-sided t-test on the differences seed by seed,
     times the number of settings that were tested (Bonferroni)."""
@@ -103,6 +114,10 @@ class SearchOutcome(Document):
     """The ten best, without their rungs."""
     settings: tuple[SettingScores, ...] = ()
     """Of the final round, the best first."""
+    is_study: bool = False
+    """Every setting was trained with every seed, and none was searched for."""
+    base: dict[str, bool | int | float | str | None] = Field(default_factory=dict)
+    """What the base has at the paths of the space."""
     winner: dict[str, bool | int | float | str | None] = Field(default_factory=dict)
     """Empty where the base is best, or no setting is better than it by more than seed noise."""
     is_better_than_base: bool | None = None
