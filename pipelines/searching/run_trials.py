@@ -11,6 +11,7 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler
 
 from pipelines import storage
+from pipelines.errors import JobCancelled
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.searching.host import host_of
 from pipelines.searching.ledger import Ledger
@@ -93,6 +94,8 @@ def run_trials(
     )
     tuner.fit()
     ledger.write(now=True)
+    if searcher.was_cancelled:
+        raise JobCancelled
     reporter.raise_if_cancelled()
     storage.delete_tree(directory.path(TUNE_FOLDER))
 

@@ -84,10 +84,12 @@ class TrialSearcher(NotRestored, Searcher):
         self._num_tried = len(self._earlier)
         self._invalid = Counter(_key(one.point) for one in own if one.state == "INVALID")
         self._running: dict[str, _Entrant] = {}
+        self.was_cancelled = False
+        """A trial was told to stop: it looks for the wish itself, and may know of it before the driver does."""
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]  # Ray forgets FINISHED
         """A trial's configuration; None where there may be more later, or the word that there are no more."""
-        entrant = self._next_entrant()
+        entrant = None if self.was_cancelled else self._next_entrant()
         if entrant is None:
             # A trial that runs may be lost, and is handed out once more then.
             return None if self._running else str(Searcher.FINISHED)
@@ -113,7 +115,7 @@ class TrialSearcher(NotRestored, Searcher):
         if error or result is None or "rung" not in result:
             self._lose(entrant)
         elif self._is_cancelled() or "cancelled" in result:
-            pass  # it goes on in the next attempt
+            self.was_cancelled = True  # the trial goes on in the next attempt
         elif "failure" in result:
             self._end_failed(entrant, str(result["failure"]))
         else:

@@ -14,7 +14,6 @@ from pipelines.specs.resolving import merge, resolve_pretraining
 from pipelines.specs.search import SearchSpec
 from pipelines.specs.search_presets import with_search_preset
 from pipelines.specs.spec_errors import FieldProblem, SpecError, problems_of, shown
-from pipelines.specs.trials import check_search
 
 MAX_SPEC_BYTES = 256 * 1024
 """A spec is words, not data; anything larger is refused before it is parsed."""
@@ -59,6 +58,8 @@ def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> 
     except ValidationError as error:
         raise SpecError(problems_of(error)) from error
     if isinstance(spec, SearchSpec):
+        from pipelines.specs.trials import check_search  # prices trials: the reckoning is loaded where there are any
+
         check_search(spec)
     return spec
 
