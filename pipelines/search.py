@@ -229,7 +229,9 @@ def _winner(spec: SearchSpec, ledger: Ledger, settings: tuple[SettingScores, ...
 
 def _winning_trial(context: SearchContext, ledger: Ledger, winner: Point) -> Trial:
     """Of the winner's trainings the one with the best score."""
-    own = [one for one in ledger.trials if one.point == dict(winner) and one.score is not None]
+    # One that diverged or failed on its way has the score of an earlier rung, and no network to export.
+    of_use = [one for one in ledger.trials if one.score is not None and one.state in ("COMPLETED", "STOPPED")]
+    own = [one for one in of_use if one.point == dict(winner)]
     own = [one for one in own if one.is_final] or own
     sign = -1.0 if ledger.mode == "max" else 1.0
     best = min(own, key=lambda one: sign * (one.score or 0.0))

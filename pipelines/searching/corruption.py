@@ -84,7 +84,7 @@ def make_corruption(task: CorruptionTask) -> str:
     choose_cpu_kernels()
     steps = training.spec.training.num_train_steps
     buffer = io.BytesIO()
-    np.savez(buffer, **_corrupted(networks_at(training, steps), training))  # type: ignore[arg-type]  # as typed, a flag
+    np.savez(buffer, allow_pickle=False, **_corrupted(networks_at(training, steps), training))
     storage.write_bytes(uri, buffer.getvalue())
     storage.write_json(done, {"num_train_steps": steps})
     storage.delete_tree(training.checkpoints_uri)

@@ -158,11 +158,11 @@ class Ledger:
         return dict(Counter(one.state for one in self.trials if not one.is_final))
 
     def best(self, count: int) -> tuple[TrialSummary, ...]:
-        """The best trials of the search, as `rank` has it. One that diverged is none of them, whatever it scored
-        before.
+        """The best trials of the search, as `rank` has it. One that diverged or failed is none of them, whatever it
+        scored before: there is no network of it.
         """
         with self._lock:
-            own = [one for one in self._trials if not one.is_final and one.state != "DIVERGED"]
+            own = [one for one in self._trials if not one.is_final and one.state not in ("DIVERGED", "FAILED")]
         scored = [one for one in own if one.score is not None]
         return tuple(sorted(scored, key=lambda one: rank(one, self.mode))[:count])
 

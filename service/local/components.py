@@ -62,7 +62,7 @@ def shared_environment(stack_id: str, *, mlflow_url: str, storage_uri: str, toke
         # There are no replicas to hand over: draining only delays the stop, by 30 s.
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
         # Between two looks of the controller at its workers, 2 s by default: the end of a training is seen as much
-        # later, and every look costs. At 0.2 s a job on all CPUs of a small machine lost some percent of its speed.
+        # later, and every look is work for them. What 0.2 s cost was not told apart from the noise of the machine.
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
         "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
     }

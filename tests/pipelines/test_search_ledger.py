@@ -172,6 +172,16 @@ def test_a_trial_that_diverged_is_none_of_the_best(directory: JobDirectory, task
     assert [one.number for one in ledger.best(2)] == [stopped]
 
 
+def test_a_trial_that_failed_on_its_way_is_none_of_the_best(directory: JobDirectory, task: TrainingTask) -> None:
+    """It came further than another, with a better score, and there is no network of it."""
+    ledger = ledger_in(directory)
+    failed = ledger.add({}, trial_of(task, "failed")).number
+    ledger.reached(failed, [rung(5, 0.9), rung(10, 0.9)])
+    ledger.ended(failed, "FAILED", "its process was lost")
+    stopped = put_down(ledger, task, 0.1)
+    assert [one.number for one in ledger.best(2)] == [stopped]
+
+
 def test_trials_at_one_rung_came_as_far_though_their_steps_are_rounded(directory: JobDirectory, tmp_path: Path) -> None:
     """A budget in FLOPs gives trials of other sizes other steps: a ninth of 20 is step 3, of 18 step 2."""
     ledger = ledger_in(directory)
