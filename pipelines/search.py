@@ -10,7 +10,6 @@ import logging
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from pipelines.corpus.prepare import prepare_corpus
 from pipelines.errors import PipelineError
@@ -20,21 +19,18 @@ from pipelines.job_run import open_job_run
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.resources import check_resources, run_side_by_side
-from pipelines.searching.compare import compare_settings, winner_of
-from pipelines.searching.final_round import final_context, final_points, final_proposer, scores_of, study_points
+from pipelines.searching.compare import winner_of
+from pipelines.searching.final_round import final_context
 from pipelines.searching.host import host_of
 from pipelines.searching.keep import CheckpointSweeper
 from pipelines.searching.ledger import Ledger
-from pipelines.searching.measures import Measure, metric_of, prepare_measure
+from pipelines.searching.measures import metric_of, prepare_measure
 from pipelines.searching.outcome import make_outcome
 from pipelines.searching.record import TRANSFER_FILE, TrialRecorder, record_search
-from pipelines.searching.run_trials import run_trials
+from pipelines.searching.rounds import Rounds
 from pipelines.searching.rungs import rung_shares
-from pipelines.searching.study import rung_spreads
-from pipelines.searching.suggest import proposer_of
 from pipelines.searching.train_trial import train_until
 from pipelines.searching.trial import SearchContext, Trial, make_trial
-from pipelines.searching.watch import TrialWatch
 from pipelines.specs.documents import JobResult
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
@@ -49,8 +45,6 @@ from pipelines.training.workers import choose_cpu_kernels, limit_threads
 from pipelines.weights.initial import prepare_initial_weights
 
 log = logging.getLogger(__name__)
-
-LEADERBOARD = 10
 
 
 def run_search(
@@ -81,9 +75,10 @@ def run_search(
     metric, mode = metric_of(spec.objective)
     ledger = Ledger(directory, metric, mode)
     with TrialRecorder(run, directory, ledger) as recorder:
+        rounds = Rounds(context, measure, ledger, reporter, recorder, attempt)
         if spec.final is None or not spec.final.is_study:
-            _search(context, measure, ledger, reporter, recorder, attempt)
-        settings = _final_round(context, measure, ledger, reporter, recorder, attempt)
+            rounds.search()
+        settings = rounds.settle()
 
         reporter.stage("evaluate", "exporting the winner")
         winner, is_better = _winner(spec, ledger, settings)
@@ -122,95 +117,6 @@ def _record_start(run: RunIdentity, spec: SearchSpec, corpus: PreparedCorpus) ->
     if report.num_invalid:
         extra = {"num_looked_at": report.num_looked_at, "num_invalid": report.num_invalid, "first": report.problems[0]}
         log.warning("points_invalid", extra=extra)
-
-
-def _search(
-    context: SearchContext,
-    measure: Measure,
-    ledger: Ledger,
-    reporter: ProgressReporter,
-    recorder: TrialRecorder,
-    attempt: int,
-) -> None:
-    search = context.search
-    watch = TrialWatch(ledger, context.job_uri)
-    sweeper = CheckpointSweeper(ledger, context.job_uri, search.final.num_best if search.final else 1)
-
-    def tell() -> None:
-        watch.look()
-        recorder.hand_over()
-        sweeper.sweep()
-        if reporter.is_due():
-            reporter.update(**_progress(ledger, search))
-
-    run_trials(
-        context,
-        measure,
-        ledger,
-        proposer_of(search, ledger.mode, len(ledger.trials)),
-        reporter,
-        name=f"trials-a{attempt}",
-        on_step=tell,
-    )
-    tell()
-    if not ledger.best(1):
-        first = next((one.reason for one in ledger.trials if one.reason), "no point of the space was tried")
-        raise PipelineError(f"no trial came to a score: {first}")
-
-
-def _progress(ledger: Ledger, search: SearchSpec) -> dict[str, Any]:
-    counts = ledger.counts()
-    num_running = counts.pop("RUNNING", 0)
-    done = ", ".join(f"{number} {state.lower()}" for state, number in sorted(counts.items()))
-    best = ledger.without_rungs(ledger.best(LEADERBOARD))
-    shown = f"; best {ledger.metric} {best[0].score:.4g}" if best else ""
-    num_ended = sum(number for state, number in counts.items() if state != "INVALID")
-    return {
-        "message": f"{num_running} trials running{', ' if done else ''}{done}{shown}",
-        "fraction": min(1.0, num_ended / search.most_trials),
-        "leaderboard": best,
-    }
-
-
-def _final_round(
-    context: SearchContext,
-    measure: Measure,
-    ledger: Ledger,
-    reporter: ProgressReporter,
-    recorder: TrialRecorder,
-    attempt: int,
-) -> tuple[SettingScores, ...]:
-    final = context.search.final
-    if final is None:
-        return ()
-    points = study_points(context, ledger) if final.is_study else final_points(context, ledger, final)
-    if not points:
-        raise PipelineError(f"no point of the space could be tried: {ledger.trials[-1].reason}")
-    watch = TrialWatch(ledger, context.job_uri)
-    num_runs = len(points) * len(final.seeds)
-
-    def tell() -> None:
-        watch.look()
-        recorder.hand_over()
-        if reporter.is_due():
-            num_done = sum(one.is_final and one.state != "RUNNING" for one in ledger.trials)
-            reporter.update(
-                message=f"final round: {num_done} of {num_runs} trainings", fraction=min(1.0, num_done / num_runs)
-            )
-
-    run_trials(
-        final_context(context),
-        measure,
-        ledger,
-        final_proposer(points, final.seeds),
-        reporter,
-        name=f"final-a{attempt}",
-        is_final=True,
-        on_step=tell,
-    )
-    tell()
-    settings = compare_settings(scores_of(points, ledger.trials), ledger.mode, final.confidence)
-    return tuple(one.model_copy(update={"rungs": rung_spreads(one.point, ledger.trials)}) for one in settings)
 
 
 def _winner(spec: SearchSpec, ledger: Ledger, settings: tuple[SettingScores, ...]) -> tuple[Point, bool | None]:

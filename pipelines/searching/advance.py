@@ -10,6 +10,7 @@ from pipelines.searching.scoring import score_trial
 from pipelines.searching.train_trial import Losses, train_until
 from pipelines.searching.trial import RungResult, Trial
 from pipelines.specs.plan import flops_until
+from pipelines.training.curve import read_curve
 
 
 def advance(trial: Trial, measure: Measure, rung: int, job_uri: str) -> RungResult:
@@ -33,7 +34,8 @@ def advance(trial: Trial, measure: Measure, rung: int, job_uri: str) -> RungResu
     try:
         losses = train_until(trial.task, step, trial.uri, job_uri)
     except NonFiniteLossError as error:
-        result = _result(trial, error.step, None, {}, (), time.perf_counter() - start, 0.0, str(error))
+        seconds = time.perf_counter() - start
+        result = _result(trial, error.step, None, {}, read_curve(trial.uri), seconds, 0.0, str(error))
         result.write(trial, rung)
         return result
     trained = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,7 +56,7 @@ class _Axis:
 
 
 def _word(value: object) -> str:
-    return value if isinstance(value, str) else str(value).lower()
+    return value if isinstance(value, str) else json.dumps(value)  # null is not the word "none"
 
 
 def _axes_of(figures: SearchFigures) -> list[_Axis]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from electra_core.pretraining import ElectraForPretraining
-from pipelines.errors import CheckpointError
+from pipelines.errors import CheckpointError, NonFiniteLossError
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.training.checkpoint import list_checkpoints, read_state
@@ -41,7 +41,7 @@ def train_until(task: TrainingTask, step: int, uri: str, job_uri: str) -> Losses
 
     Raises:
         JobCancelled: the job was asked to stop.
-        NonFiniteLossError: a loss was NaN or infinite.
+        NonFiniteLossError: a loss was NaN or infinite; `read_curve` has the figures until then.
         PipelineError: see `train`.
     """
     until, spec = replace(task, until_step=step), task.spec
@@ -53,7 +53,11 @@ def train_until(task: TrainingTask, step: int, uri: str, job_uri: str) -> Losses
             torch.cuda.empty_cache()
         worker = Worker(device=device_of(spec), compile_backend="inductor" if is_gpu and spec.compute.compile else None)
         telemetry = CurveTelemetry(ProgressReporter(JobDirectory(job_uri)), uri)
-        train(until, worker, telemetry)
+        try:
+            train(until, worker, telemetry)
+        except NonFiniteLossError:
+            telemetry.write()
+            raise
         return telemetry.curve
     # Ray Train resumes a name by itself, and the checkpoints are ours: a name of its own for each call.
     fit(WorkerTask(until, uri, None, time.time_ns(), control_uri=job_uri))

@@ -131,8 +131,10 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
         return
     if task.run is None:
         curve = CurveTelemetry(ProgressReporter(JobDirectory(task.control_uri or task.job_uri)), task.job_uri)
-        train(task.training, worker, curve)
-        curve.write()
+        try:
+            train(task.training, worker, curve)
+        finally:
+            curve.write()  # of a loss that was not finite too: it shows how it came to that
         return
     # Only here: the other workers need no MLflow, and importing it takes seconds.
     from pipelines.record.tracking import Run, last_recorded_step

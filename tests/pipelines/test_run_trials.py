@@ -10,62 +10,36 @@ from typing import Any
 
 import psutil
 import pytest
-from training_task import write_corpus
+from search_world import BASE, search_context
 
 from pipelines.errors import JobCancelled
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.measures import TrainingMeasure
 from pipelines.searching.run_trials import run_trials
-from pipelines.searching.rungs import rung_shares
 from pipelines.searching.suggest import proposer_of
-from pipelines.searching.trial import SearchContext
 from pipelines.specs.documents import CONTROL_FILE, Control
-from pipelines.specs.parsing import resolve_spec
-from pipelines.specs.search import SearchSpec
-from pipelines.specs.trials import trial_spec
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
-BASE: dict[str, Any] = {
-    "preset": "tiny",
-    "model": {
-        "hidden_size": 32,
-        "embedding_size": 32,
-        "intermediate_size": 64,
-        "num_attention_heads": 2,
-        "generator_size_ratio": 0.5,
-        "max_position_embeddings": 32,
-    },
-    "optimizer": {"name": "electra_adam", "warmup_steps": 4},
-    "training": {"num_train_steps": 40, "sequence_length": 32, "log_interval_steps": 5},
-    "evaluation": {"max_rows": 16},
-    "compute": {"num_workers": 1, "cpus_per_worker": 1},
+# Of larger batches than those of `search_world`: a process is to be lost, or told to stop, in the midst of a trial.
+TRAINING = {"num_train_steps": 40, "sequence_length": 32, "log_interval_steps": 5}
+RULES: dict[str, Any] = {
+    "base": {**BASE, "training": TRAINING},
+    "space": {"optimizer.learning_rate": {"type": "log_uniform", "low": 1e-4, "high": 1e-2}},
+    "objective": {"type": "training_metric", "metric": "generator_loss"},
+    "budget": {"steps": 36},
+    "num_trials": 5,
+    "searcher": {"type": "random"},
 }
-SPACE = {"optimizer.learning_rate": {"type": "log_uniform", "low": 1e-4, "high": 1e-2}}
 
 
 class Search:
     """A search on a small corpus, run by as many attempts as a test makes."""
 
     def __init__(self, folder: Path, **fields: Any) -> None:
-        (folder / "corpus").mkdir()
-        corpus = write_corpus(folder / "corpus")
-        document = {
-            "kind": "search",
-            "base": BASE,
-            "space": SPACE,
-            "objective": {"type": "training_metric", "metric": "generator_loss"},
-            "budget": {"steps": 36},
-            "num_trials": 5,
-            "searcher": {"type": "random"},
-            **fields,
-        }
-        spec = resolve_spec(document)
-        assert isinstance(spec, SearchSpec)
-        self.directory = JobDirectory(str(folder / "jobs" / "se-1"))
-        base = trial_spec(spec, {}, corpus.vocab_size)
-        self.context = SearchContext(spec, base, corpus, None, self.directory.uri, rung_shares(spec.scheduler))
+        self.context = search_context(folder, **{**RULES, **fields})
+        self.directory = JobDirectory(self.context.job_uri)
         self.num_attempts = 0
 
     def attempt(self, on_step: Callable[[], None] = lambda: None) -> Ledger:
@@ -195,7 +169,7 @@ def test_an_invalid_point_is_reported_and_the_others_are_tried(tmp_path: Path) -
 def test_a_trial_of_two_workers_trains_what_one_worker_does(tmp_path: Path) -> None:
     compute = {"num_workers": 2, "cpus_per_worker": 0.5}
     scores = []
-    for number, changed in enumerate((BASE, {**BASE, "compute": compute})):
+    for number, changed in enumerate((RULES["base"], {**RULES["base"], "compute": compute})):
         folder = tmp_path / str(number)
         folder.mkdir()
         space = {"optimizer.learning_rate": {"type": "grid", "values": [1e-3]}}

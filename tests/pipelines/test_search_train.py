@@ -1,57 +1,28 @@
-"""Trials in this process: from rung to rung to the weights of one go, and what each measure says of them."""
+"""Trials in this process: from rung to rung to the weights of one go."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from finetuning_world import toy_task
-from sklearn.metrics import roc_auc_score
-from training_task import VOCAB_SIZE, write_corpus
-from transformers import ElectraConfig, ElectraForPreTraining
+from search_world import BASE, WEIGHT, rung_context, trained
+from training_task import VOCAB_SIZE
 
-from electra_core.batches import SpecialTokens
-from electra_core.conversion.to_transformers import discriminator_state_dict, transformers_config
-from electra_core.kernels import use_native_kernels
 from pipelines import storage
 from pipelines.errors import CheckpointError, JobCancelled
-from pipelines.finetuning.copy_network import copy_network
-from pipelines.finetuning.run_seed import run_seed
-from pipelines.finetuning.seed_task import SeedTask
 from pipelines.job import JobDirectory
-from pipelines.rows.loader import ValidationRows
 from pipelines.searching.advance import advance
-from pipelines.searching.corruption import CorruptionTask, make_corruption, train_reference
 from pipelines.searching.measures import (
-    CorruptionMeasure,
-    PairsMeasure,
-    ProbeMeasure,
     TrainingMeasure,
-    metric_of,
-    prepare_measure,
 )
-from pipelines.searching.rungs import rung_shares
-from pipelines.searching.scoring import score_trial
-from pipelines.searching.train_trial import networks_at, train_until
-from pipelines.searching.trial import RungResult, SearchContext, Trial, make_trial
-from pipelines.specs.compute import WorkerSpec
+from pipelines.searching.train_trial import networks_at
+from pipelines.searching.trial import RungResult, SearchContext, make_trial
 from pipelines.specs.documents import CONTROL_FILE
-from pipelines.specs.evaluate import MinimalPairsSpec
-from pipelines.specs.finetune import BaselineSpec, FinetuneTrainingSpec
-from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.plan import flops_until
-from pipelines.specs.search import SearchSpec
-from pipelines.specs.space import Point
 from pipelines.specs.spec_errors import SpecError
-from pipelines.specs.trials import trial_spec
-from pipelines.tasks.prepare import TaskPreparation, prepare_task
 from pipelines.training.checkpoint import list_checkpoints, read_state
 from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import SilentTelemetry
@@ -60,68 +31,12 @@ from pipelines.training.workers import Worker
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-BASE: dict[str, Any] = {
-    "preset": "tiny",
-    "model": {
-        "hidden_size": 32,
-        "embedding_size": 32,
-        "intermediate_size": 64,
-        "num_attention_heads": 2,
-        "generator_size_ratio": 0.5,
-        "max_position_embeddings": 32,
-        "hidden_dropout_prob": 0.1,
-        "attention_probs_dropout_prob": 0.1,
-    },
-    "optimizer": {"name": "electra_adam", "warmup_steps": 5},
-    "training": {
-        "num_train_steps": 20,
-        "sequence_length": 32,
-        "global_batch_size": 8,
-        "log_interval_steps": 2,
-        "checkpoint_interval_steps": 1000,
-    },
-    "evaluation": {"max_rows": 40},
-    "compute": {"num_workers": 1},
-}
-WEIGHT = "objective.discriminator_weight"
 HELD_OUT = TrainingMeasure("discriminator_loss")
-CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def kernels_of_torch() -> Iterator[None]:
-    """What chooses other kernels does so for its process, which here has other tests to run."""
-    threads = os.environ.get("OMP_NUM_THREADS")
-    yield
-    use_native_kernels(None)
-    os.environ.pop("OMP_NUM_THREADS", None)
-    if threads is not None:
-        os.environ["OMP_NUM_THREADS"] = threads
-
-
-def context_in(folder: Path, **fields: Any) -> SearchContext:
-    """Of trials of 20 steps that are scored at 5, 10 and 20, on the corpus in `folder`."""
-    corpus_folder = folder / "corpus"
-    corpus_folder.mkdir(exist_ok=True)
-    given = {
-        "kind": "search",
-        "base": BASE,
-        "space": {WEIGHT: {"type": "log_uniform", "low": 1, "high": 100}},
-        "objective": {"type": "fixed_corruption", "reference_fraction": 0.5},
-        "budget": {"steps": 20},
-        "scheduler": {"type": "asha", "min_fraction": 0.25, "reduction_factor": 2},
-    }
-    spec = resolve_spec({**given, **fields})
-    assert isinstance(spec, SearchSpec)
-    corpus = write_corpus(corpus_folder)
-    base = trial_spec(spec, {}, corpus.vocab_size)
-    uri = str(folder / "jobs" / "search-1")
-    return SearchContext(spec, base, corpus, None, uri, rung_shares(spec.scheduler))
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> SearchContext:
-    return context_in(tmp_path)
+    return rung_context(tmp_path)
 
 
 def checkpoints_of(task: TrainingTask) -> list[int]:
@@ -132,23 +47,6 @@ def weights_of(task: TrainingTask, step: int = 20) -> Mapping[str, torch.Tensor]
     (found,) = [one for one in list_checkpoints(task.checkpoints_uri) if one.step == step]
     weights: Mapping[str, torch.Tensor] = read_state(found)["networks"]
     return weights
-
-
-def trained(trial: Trial, context: SearchContext, step: int = 20) -> Trial:
-    train_until(trial.task, step, trial.uri, context.job_uri)
-    return trial
-
-
-def logits_of(trial: Trial, context: SearchContext, input_ids: torch.Tensor, step: int = 20) -> torch.Tensor:
-    """Of P(replaced), as Transformers computes them from the trial's weights: float[B, L]."""
-    networks = networks_at(trial.task, step)
-    encoder, special = networks.discriminator.config, SpecialTokens(*context.corpus.special)
-    config = ElectraConfig.from_dict(transformers_config(encoder, special, "ElectraForPreTraining"))
-    model = ElectraForPreTraining(config).eval()
-    model.load_state_dict(discriminator_state_dict(networks))
-    with torch.no_grad():
-        logits: torch.Tensor = model(input_ids=input_ids).logits
-    return logits
 
 
 # --- the trial of a point
@@ -179,14 +77,14 @@ def test_a_point_that_breaks_a_rule_is_no_trial(context: SearchContext) -> None:
 
 def test_a_budget_in_tokens_buys_every_step_it_pays_for(tmp_path: Path) -> None:
     base = {**BASE, "training": {**BASE["training"], "num_train_steps": 100}}
-    context = context_in(tmp_path, base=base, budget={"tokens": 29 * 8 * 32})
+    context = rung_context(tmp_path, base=base, budget={"tokens": 29 * 8 * 32})
     assert make_trial(context, {}).steps[-1] == 29
 
 
 def test_a_budget_of_the_bases_own_steps_leaves_its_warmup(tmp_path: Path) -> None:
     base = {**BASE, "training": {**BASE["training"], "num_train_steps": 22}}
     base["optimizer"] = {"name": "electra_adam", "warmup_steps": 15}
-    context = context_in(tmp_path, base=base, budget={"steps": 22})
+    context = rung_context(tmp_path, base=base, budget={"steps": 22})
     assert make_trial(context, {}).spec.optimizer.warmup_steps == 15
 
 
@@ -237,7 +135,7 @@ def test_a_rung_of_other_shares_is_found_by_its_step(tmp_path: Path, context: Se
     """The final round scores trials at their ends alone; one that the search ran to its end with the seed is done."""
     trial = make_trial(context, {})
     results = [advance(trial, HELD_OUT, rung, context.job_uri) for rung in range(3)]
-    final = make_trial(context_in(tmp_path, scheduler={"type": "none"}), {})
+    final = make_trial(rung_context(tmp_path, scheduler={"type": "none"}), {})
     assert final.steps == (20,)
     assert RungResult.find(final, 0) == results[2]
 
@@ -245,7 +143,7 @@ def test_a_rung_of_other_shares_is_found_by_its_step(tmp_path: Path, context: Se
 def test_two_shares_at_one_step_are_trained_and_scored_once(tmp_path: Path) -> None:
     scheduler = {"type": "asha", "min_fraction": 0.02, "reduction_factor": 2}
     objective = {"type": "fixed_corruption", "reference_fraction": 1}
-    context = context_in(tmp_path, budget={"steps": 12}, scheduler=scheduler, objective=objective)
+    context = rung_context(tmp_path, budget={"steps": 12}, scheduler=scheduler, objective=objective)
     trial = make_trial(context, {})
     assert trial.steps[:3] == (1, 1, 1)
     first = advance(trial, HELD_OUT, 0, context.job_uri)
@@ -272,6 +170,7 @@ def test_a_trial_that_diverges_on_its_way_keeps_the_score_it_had(
     second = advance(trial, HELD_OUT, 1, context.job_uri)
     assert (second.score, second.step, second.tokens) == (None, 7, 7 * 8 * 32)
     assert second.reason == "the loss is not finite at step 7"
+    assert [step for step, _ in second.losses] == [6], "how it came to that is seen"
     assert RungResult.find(trial, 0) == first
     assert checkpoints_of(trial.task) == [5]
 
@@ -290,179 +189,3 @@ def test_networks_of_a_step_without_a_checkpoint_are_not_to_be_had(context: Sear
     trial = trained(make_trial(context, {}), context, 5)
     with pytest.raises(CheckpointError, match="must hold a checkpoint of step 7, got none"):
         networks_at(trial.task, 7)
-
-
-# --- what trials are measured by
-
-
-@pytest.mark.parametrize(
-    ("objective", "expected"),
-    [
-        ({"type": "fixed_corruption"}, ("fixed_corruption_auc", "max")),
-        ({"type": "fixed_corruption", "metric": "loss"}, ("fixed_corruption_loss", "min")),
-        ({"type": "training_metric", "metric": "discriminator_loss"}, ("discriminator_loss", "min")),
-        ({"type": "training_metric", "metric": "generator_loss"}, ("generator_loss", "min")),
-        ({"type": "training_metric", "metric": "discriminator_auc"}, ("discriminator_auc", "max")),
-        ({"type": "training_metric", "metric": "discriminator_f1"}, ("discriminator_f1", "max")),
-        ({"type": "minimal_pairs", "pairs": {"uris": ["a.jsonl"]}}, ("minimal_pairs_accuracy", "max")),
-    ],
-)
-def test_each_objective_has_a_name_and_a_direction(
-    tmp_path: Path, objective: dict[str, Any], expected: tuple[str, str]
-) -> None:
-    context = context_in(tmp_path, objective=objective, budget={"steps": 40})
-    assert metric_of(context.search.objective) == expected
-
-
-def corruption_of(context: SearchContext) -> tuple[str, dict[str, np.ndarray]]:
-    task = CorruptionTask(context)
-    train_reference(task)
-    uri = make_corruption(task)
-    with np.load(uri) as arrays:
-        return uri, dict(arrays)
-
-
-def test_a_corruption_is_held_out_text_with_some_tokens_replaced(context: SearchContext) -> None:
-    _, arrays = corruption_of(context)
-    rows = ValidationRows(context.corpus, 32, 40)
-    original = rows.rows(np.arange(40))
-    assert arrays["corrupted_ids"].shape == (40, 32)
-    assert ((arrays["corrupted_ids"] != original) == arrays["is_replaced"]).all()
-    share = arrays["is_replaced"].mean()
-    assert 0.05 < share <= 0.15, "at most the mask of 15 %"
-    assert arrays["is_scored"][arrays["is_replaced"]].all()
-
-
-def test_a_corruption_is_made_once_by_the_base_for_its_share_of_the_budget(context: SearchContext) -> None:
-    task = CorruptionTask(context)
-    reference = task.training().spec
-    assert (reference.training.num_train_steps, reference.optimizer.warmup_steps) == (10, 2)
-    assert reference.model == context.base.model
-    uri, arrays = corruption_of(context)
-    written = Path(uri).stat().st_mtime_ns
-    train_reference(task)
-    assert make_corruption(task) == uri
-    assert Path(uri).stat().st_mtime_ns == written
-    assert checkpoints_of(task.training()) == []
-    storage.delete_tree(task.uri)
-    again = corruption_of(context)[1]
-    assert all((arrays[name] == again[name]).all() for name in arrays)
-
-
-def test_the_fixed_corruptions_figures_are_those_of_transformers_and_scikit_learn(context: SearchContext) -> None:
-    uri, arrays = corruption_of(context)
-    trial = trained(make_trial(context, {WEIGHT: 20.0}), context)
-    auc = score_trial(CorruptionMeasure(uri, "auc"), trial, 20)
-    loss = score_trial(CorruptionMeasure(uri, "loss"), trial, 20)
-    scored = arrays["is_scored"]
-    logits = logits_of(trial, context, torch.from_numpy(arrays["corrupted_ids"].astype(np.int64))).double().numpy()
-    labels = arrays["is_replaced"][scored]
-    assert auc.value == pytest.approx(roc_auc_score(labels, logits[scored]), abs=1e-3)
-    signed = np.where(labels, -logits[scored], logits[scored])
-    assert loss.value == pytest.approx(np.log1p(np.exp(signed)).mean(), rel=1e-5)
-    assert auc.figures == loss.figures == {"auc": auc.value, "loss": loss.value}
-
-
-def test_all_trials_are_held_against_one_corruption(context: SearchContext) -> None:
-    """Also one whose own generator is another: its own figure is on other rows, the fixed one is not."""
-    uri, _ = corruption_of(context)
-    points: list[Point] = [{}, {"model.generator_size_ratio": 0.25}]
-    trials = [trained(make_trial(context, point), context) for point in points]
-    fixed = [score_trial(CorruptionMeasure(uri, "auc"), trial, 20).value for trial in trials]
-    assert all(0 < score < 1 for score in fixed)
-    again = score_trial(CorruptionMeasure(uri, "auc"), trials[0], 20).value
-    assert again == fixed[0] != fixed[1]
-
-
-class Notebook(SilentTelemetry):
-    """Remembers what the loop found on held-out text."""
-
-    def __init__(self) -> None:
-        self.evaluations: dict[int, dict[str, float]] = {}
-
-    def log_evaluation(self, step: int, figures: Mapping[str, float]) -> None:
-        self.evaluations[step] = dict(figures)
-
-
-@pytest.mark.parametrize("metric", ["discriminator_auc", "generator_loss"])
-def test_a_training_metric_is_what_the_loop_would_have_logged(
-    context: SearchContext, tmp_path: Path, metric: str
-) -> None:
-    trial = trained(make_trial(context, {}), context, 10)
-    spec = trial.spec.model_copy(update={"evaluation": trial.spec.evaluation.model_copy(update={"interval_steps": 10})})
-    notebook = Notebook()
-    train(TrainingTask(spec, context.corpus, str(tmp_path / "plain")), Worker(), notebook)
-    score = score_trial(TrainingMeasure(metric), trial, 10)
-    assert score.figures == notebook.evaluations[10]
-    assert score.value == notebook.evaluations[10][metric]
-
-
-def write_pairs(path: Path, seed: int, count: int = 30) -> str:
-    """Sentences of the vocabulary of `write_corpus`, without the parts of words."""
-    rng = np.random.default_rng(seed)
-    words = [f"w{k}" for k in range(5, VOCAB_SIZE) if k % 4]
-    lines = [{name: " ".join(rng.choice(words, 6)) for name in ("sentence_good", "sentence_bad")} for _ in range(count)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return str(path)
-
-
-def test_minimal_pairs_count_how_often_the_better_sentence_is_likelier(context: SearchContext, tmp_path: Path) -> None:
-    """By Transformers: Σ log P(original) over a sentence's words; the mean is over files, which differ in length."""
-    trial = trained(make_trial(context, {}), context)
-    files = [write_pairs(tmp_path / "a.jsonl", 1), write_pairs(tmp_path / "b.jsonl", 2, count=7)]
-    expected = []
-    for uri in files:
-        is_right = []
-        for pair in map(json.loads, Path(uri).read_text().splitlines()):
-            sums = []
-            for name in ("sentence_good", "sentence_bad"):
-                ids = torch.tensor([[2, *(int(word[1:]) for word in pair[name].split()), 3]])
-                logits = logits_of(trial, context, ids)[0, 1:-1]
-                sums.append(float(torch.nn.functional.logsigmoid(-logits.double()).sum()))
-            is_right.append(sums[0] > sums[1])
-        expected.append(sum(is_right) / len(is_right))
-    score = score_trial(PairsMeasure(MinimalPairsSpec(uris=tuple(files)), tuple(files)), trial, 20)
-    assert score.value == pytest.approx(sum(expected) / 2)
-    assert score.figures == {
-        "accuracy": score.value,
-        "worst_file": pytest.approx(min(expected)),
-        "best_file": pytest.approx(max(expected)),
-    }
-    assert 0 < min(expected) < max(expected) < 1, "files that differ, and neither all wrong nor all right"
-
-
-def test_the_files_of_minimal_pairs_are_found_once(tmp_path: Path) -> None:
-    files = [write_pairs(tmp_path / name, 1) for name in ("b.jsonl", "a.jsonl")]
-    objective = {"type": "minimal_pairs", "pairs": {"uris": [f"{tmp_path}/*.jsonl", files[0]]}}
-    context = context_in(tmp_path, objective=objective)
-    measure = prepare_measure(context, str(tmp_path), lambda _: None)
-    assert isinstance(measure, PairsMeasure)
-    assert measure.files == tuple(sorted(files))
-
-
-def test_a_probe_is_the_mean_of_what_finetuning_gives(context: SearchContext, tmp_path: Path) -> None:
-    """Two tasks, two seeds each: the same runs by themselves have the same scores, and nothing of them is kept."""
-    trial = trained(make_trial(context, {}), context)
-    kinds = ("classification", "multiple_choice")
-    none = BaselineSpec(majority=False, tfidf=False)
-    tokenizer = context.corpus.tokenizer_uri
-    tasks = tuple(
-        prepare_task(
-            TaskPreparation(kind, toy_task(kind, tmp_path, 32), tokenizer, 32, str(tmp_path / "storage"), none)
-        )
-        for kind in kinds
-    )
-    rules = FinetuneTrainingSpec(seeds=(1, 2), num_epochs=1, batch_size=16, max_sequence_length=32)
-    base = copy_network(networks_at(trial.task, 20), str(tmp_path / "base"), context.corpus.special, "a test")
-    expected = {}
-    for task in tasks:
-        runs = [
-            run_seed(SeedTask(task, base, rules, WorkerSpec(), seed, str(tmp_path / task.name / str(seed))))
-            for seed in rules.seeds
-        ]
-        expected[task.name] = [run.scores["validation"]["accuracy"] for run in runs]
-    score = score_trial(ProbeMeasure(tasks, rules), trial, 20)
-    assert score.value == pytest.approx(100 * sum(sum(values) / 2 for values in expected.values()) / 2)
-    assert not list(Path(trial.uri).rglob("predictions*"))
-    assert all(math.isfinite(value) for value in score.figures.values())
-    assert {name.partition("/")[0] for name in score.figures} == set(kinds)
