@@ -22,8 +22,7 @@ from electra_core.conversion.to_transformers import transformers_config
 from pipelines import storage
 from pipelines.errors import CheckpointError, PipelineError
 from pipelines.export import ARCHITECTURES
-from pipelines.specs.corpus import PretrainedTokenizerSpec
-from pipelines.tokenizer import pretrained_file, read_pretrained, save_tokenizer, special_ids, vocab_size
+from pipelines.tokenizer import pretrained_file, read_pretrained, save_tokenizer, special_ids, vocab_size, with_rules
 from pipelines.weights.clean import Cleaned, clean_state
 from pipelines.weights.collect import EXPORTED_AS, Collected, collect
 from pipelines.weights.sources import CONFIG_FILE, NetworkWeights
@@ -95,13 +94,15 @@ def _sizes(network: str, found: NetworkWeights, num_attention_heads: int | None)
 def _find_vocabulary(options: argparse.Namespace, source: Collected) -> Tokenizer | None:
     """The one that was named, or else one that lies where the source's should."""
     if options.vocab is not None:
-        return read_pretrained(PretrainedTokenizerSpec(uri=options.vocab, lowercase=not options.cased))
+        return read_pretrained(with_rules(options.vocab, lowercase=False if options.cased else None))
     for uri in source.vocabulary_uris:
         try:
             pretrained_file(uri)
         except storage.StorageError:
             continue  # there is none
-        return read_pretrained(PretrainedTokenizerSpec(uri=uri, lowercase=not options.cased))
+        if source.tokenizer is not None and uri == source.tokenizer.uri and not options.cased:
+            return read_pretrained(source.tokenizer)  # with the rules of the job
+        return read_pretrained(with_rules(uri, lowercase=False if options.cased else None))
     return None
 
 

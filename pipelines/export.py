@@ -12,7 +12,7 @@ from electra_core.conversion.to_transformers import exported_state_dicts, transf
 from electra_core.pretraining import ElectraForPretraining
 from pipelines import storage
 from pipelines.storage.artifacts import PreparedCorpus
-from pipelines.tokenizer import VOCAB_FILE
+from pipelines.tokenizer import CONFIG_FILE, TOKENIZER_FILE, VOCAB_FILE
 
 ARCHITECTURES = {
     "discriminator": "ElectraForPreTraining",
@@ -46,14 +46,26 @@ def export_networks(
         config = transformers_config(encoder, special, ARCHITECTURES[network])
         (target / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         (target / "README.md").write_text(cards[network], encoding="utf-8")
-        copy_tokenizer(corpus.tokenizer_uri, target)
+        copy_tokenizer(corpus.tokenizer_uri, target, encoder.max_position_embeddings)
         folders[network] = target
     return folders
 
 
-def copy_tokenizer(tokenizer_uri: str, folder: Path) -> None:
-    """Copy tokenizer.json, tokenizer_config.json and, where the tokenizer has one, vocab.txt into a local folder."""
-    for name in ("tokenizer.json", "tokenizer_config.json", VOCAB_FILE):
+def copy_tokenizer(tokenizer_uri: str, folder: Path, max_length: int) -> None:
+    """Copy tokenizer.json, tokenizer_config.json and, where the tokenizer has one, vocab.txt into a local folder.
+
+    Args:
+        tokenizer_uri: folder with the files.
+        folder: gets them.
+        max_length: tokens of a row that the network was made for. Transformers cuts where this says, and nowhere
+            without it: longer texts then end in an error of its embeddings.
+
+    Raises:
+        StorageError: a file cannot be read.
+    """
+    for name in (TOKENIZER_FILE, VOCAB_FILE):
         uri = storage.join(tokenizer_uri, name)
         if name != VOCAB_FILE or storage.exists(uri):
             (folder / name).write_bytes(storage.read_bytes(uri))
+    config = storage.read_json(storage.join(tokenizer_uri, CONFIG_FILE))
+    storage.write_json(str(folder / CONFIG_FILE), config | {"model_max_length": max_length})

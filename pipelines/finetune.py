@@ -20,8 +20,9 @@ from pipelines.finetuning.export import architecture, export_finetuned
 from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.keep_base_model import keep_base_model
 from pipelines.finetuning.progress import RunsProgress
-from pipelines.finetuning.run_seed import run_seed
+from pipelines.finetuning.run_seed import find_finished, run_seed
 from pipelines.finetuning.seed_task import WEIGHTS_FILE, SeedResult, SeedTask
+from pipelines.finetuning.serving import serving_of
 from pipelines.finetuning.submission import write_submissions
 from pipelines.finetuning.summarise import TaskSummary, headline, summarise, table
 from pipelines.job import JobDirectory, ProgressReporter
@@ -39,15 +40,6 @@ from pipelines.tasks.glue import missing_files
 from pipelines.tasks.prepare import PreparedTask, TaskPreparation, prepare_task
 
 log = logging.getLogger(__name__)
-
-PIPELINES = {
-    "classification": "text-classification",
-    "regression": "text-classification",
-    "token_classification": "token-classification",
-}
-"""Transformers' pipeline that serves a task; it has none for the others."""
-_NO_PIPELINE = "feature-extraction"
-_EXAMPLE_TEXT = "The committee approved the proposal on Tuesday."
 
 
 def run_finetuning(
@@ -152,7 +144,7 @@ def _finetune(runs: Sequence[SeedTask], spec: FinetuneSpec, reporter: ProgressRe
     """Run all runs; those that are finished are only read."""
     results: dict[int, SeedResult] = {}
     for place, run in enumerate(runs):
-        found = SeedResult.find(run.uri, run.identity)
+        found = find_finished(run)
         if found is not None:
             results[place] = found
     if results:
@@ -290,7 +282,8 @@ def _register(
 ) -> ModelVersion:
     name = export.run.prepared.name
     local = storage.download_tree(export.uri, scratch / "models" / name)
-    kind = export.run.prepared.task.kind
+    task = export.run.prepared.task
+    serving = serving_of(task)
     version = tracking.register_model(
         run,
         local,
@@ -298,17 +291,18 @@ def _register(
         model_name=export.model_name,
         alias=spec.record.alias,
         architecture=architecture(export.run),
-        task=PIPELINES.get(kind, _NO_PIPELINE),
+        task=serving.pipeline,
         pip_requirements=serving_requirements(),
         tags={
             tracking.JOB_TAG: directory.job_id,
             "electra.network": "finetuned",
             "electra.task": name,
-            "electra.task_kind": kind,
+            "electra.task_kind": task.kind,
             **_origin_tags(export.run.base),
         },
         description=card_text(local),
-        input_example=[_EXAMPLE_TEXT] if kind in PIPELINES else None,
+        input_example=serving.input_example,
+        model_config=serving.model_config,
     )
     return ModelVersion(
         network="finetuned",

@@ -19,7 +19,7 @@ from pipelines.job_run import open_job_run
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.resources import check_resources, run_side_by_side
-from pipelines.searching.compare import winner_of
+from pipelines.searching.compare import Choice, winner_of
 from pipelines.searching.final_round import final_context
 from pipelines.searching.host import host_of
 from pipelines.searching.keep import CheckpointSweeper
@@ -81,13 +81,13 @@ def run_search(
         settings = rounds.settle()
 
         reporter.stage("evaluate", "exporting the winner")
-        winner, is_better = _winner(spec, ledger, settings)
+        winner, choice = _winner(spec, ledger, settings)
         trial = _winning_trial(context, ledger, winner)
         evaluated = _export(trial, spec, directory, reporter)
         recorder.finish()
 
     reporter.stage("record", "registering the models")
-    outcome = make_outcome(context, ledger, settings, winner, is_better)
+    outcome = make_outcome(context, ledger, settings, winner, choice)
     left_out: dict[str, str] = {}
     transferred = _transfer(spec, trial, winner, left_out)
     if transferred is not None:
@@ -119,18 +119,18 @@ def _record_start(run: RunIdentity, spec: SearchSpec, corpus: PreparedCorpus) ->
         log.warning("points_invalid", extra=extra)
 
 
-def _winner(spec: SearchSpec, ledger: Ledger, settings: tuple[SettingScores, ...]) -> tuple[Point, bool | None]:
-    """The point to take, and whether it is better than the base by more than seed noise."""
+def _winner(spec: SearchSpec, ledger: Ledger, settings: tuple[SettingScores, ...]) -> tuple[Point, Choice | None]:
+    """The point to take, and what the final round says of it."""
     if spec.final is None:
         return ledger.best(1)[0].point, None
     if spec.final.is_study:
         if settings[0].mean is None:
             raise PipelineError("no training of the study came to a score")
         return settings[0].point, None
-    found, is_better = winner_of(settings, spec.final.confidence)
-    if found is None:
+    choice = winner_of(settings, spec.final.confidence, len(spec.final.seeds))
+    if choice is None:
         raise PipelineError("no training of the final round came to a score")
-    return found.point, is_better
+    return choice.setting.point, choice
 
 
 def _winning_trial(context: SearchContext, ledger: Ledger, winner: Point) -> Trial:

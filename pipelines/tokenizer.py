@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,9 +17,12 @@ from pipelines.errors import CorpusError
 from pipelines.specs.corpus import PretrainedTokenizerSpec, WordPieceSpec
 from pipelines.storage.artifacts import SpecialTokenIds
 
+log = logging.getLogger(__name__)
+
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TOKENIZER_FILE = "tokenizer.json"
 VOCAB_FILE = "vocab.txt"
+CONFIG_FILE = "tokenizer_config.json"
 
 
 def load_tokenizer(uri: str) -> Tokenizer:
@@ -137,7 +141,32 @@ def read_pretrained(spec: PretrainedTokenizerSpec) -> Tokenizer:
     vocabulary = {word: index for index, word in enumerate(words)}
     if len(vocabulary) != len(words):
         raise CorpusError(f"{uri} must name every entry once, got {len(words)} lines and {len(vocabulary)} entries")
+    if spec.lowercase:
+        _warn_of_capitals(uri, words)
     return bert_tokenizer(vocabulary, spec.lowercase, spec.strip_accents)
+
+
+def with_rules(uri: str, lowercase: bool | None = None, strip_accents: bool | None = None) -> PretrainedTokenizerSpec:
+    """A vocabulary with its rules. Those of a bare `vocab.txt` are in a `tokenizer_config.json` beside it, if anywhere.
+
+    Args:
+        uri: as of `pretrained_file`.
+        lowercase: in place of what stands there; text is lowercased where nothing does, as by BERT's own tokenizer.
+        strip_accents: likewise; follows `lowercase` where nothing says.
+
+    Raises:
+        StorageError: there is no vocabulary, or a file cannot be read.
+        CorpusError: a rule beside it is neither true nor false.
+    """
+    file = pretrained_file(uri)
+    beside = storage.join(file[: file.rfind("/") + 1], CONFIG_FILE)
+    if not file.endswith(".json") and storage.exists(beside):
+        config = storage.read_json(beside)
+        lowercase = _rule(config, "do_lower_case", beside) if lowercase is None else lowercase
+        strip_accents = _rule(config, "strip_accents", beside) if strip_accents is None else strip_accents
+    return PretrainedTokenizerSpec(
+        uri=file, lowercase=True if lowercase is None else lowercase, strip_accents=strip_accents
+    )
 
 
 def pretrained_file(uri: str) -> str:
@@ -172,7 +201,7 @@ def save_tokenizer(tokenizer: Tokenizer, uri: str) -> None:
         }
         words = sorted(tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
         storage.write_bytes(storage.join(uri, VOCAB_FILE), "".join(f"{word}\n" for word, _ in words).encode())
-    storage.write_json(storage.join(uri, "tokenizer_config.json"), config)
+    storage.write_json(storage.join(uri, CONFIG_FILE), config)
     storage.write_bytes(storage.join(uri, TOKENIZER_FILE), tokenizer.to_str(pretty=True).encode())
 
 
@@ -182,6 +211,23 @@ def _parse(uri: str) -> Tokenizer:
         return Tokenizer.from_str(data.decode())
     except Exception as error:  # the library raises bare Exception
         raise CorpusError(f"{uri} is no tokenizer: {error}") from error
+
+
+def _rule(config: dict[str, Any], name: str, uri: str) -> bool | None:
+    value = config.get(name)
+    if not isinstance(value, bool | None):
+        raise CorpusError(f"{uri}: {name} must be true or false, got {value!r}")
+    return value
+
+
+def _warn_of_capitals(uri: str, words: Iterable[str]) -> None:
+    """Entries that no lowercased text has: the vocabulary is one of cased text, and half of it would lie idle."""
+    cased = [word for word in words if word != word.lower() and not (word.startswith("[") and word.endswith("]"))]
+    if cased:
+        log.warning(
+            "lowercased_text_for_a_cased_vocabulary",
+            extra={"uri": uri, "num_entries_with_capitals": len(cased), "first": cased[:5]},
+        )
 
 
 def _bert_normalizer(lowercase: bool, strip_accents: bool | None) -> Any:

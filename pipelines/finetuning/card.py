@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.seed_task import SeedTask
 from pipelines.specs.documents import TaskScores
+from pipelines.tasks.scores import positive_label
 
 PIPELINE_TAGS = {
     "classification": "text-classification",
@@ -21,7 +22,6 @@ def finetuned_card(export: ExportTask, architecture: str) -> str:
     """README.md of an export: what it answers, how well, from which model, data and seeds."""
     run, scores = export.run, export.scores
     task, base, training = run.prepared.task, run.base, run.training
-    length = task.max_sequence_length or training.max_sequence_length
     license_line = f"license: {export.license}\n" if export.license else ""
     seeds = ", ".join(f"{seed}: {_shown(scores.by_seed.get(str(seed)))}" for seed in training.seeds)
     start = f"random weights, with the sizes and the vocabulary of {base.origin}"
@@ -51,13 +51,13 @@ On {scores.num_validation_examples:,} validation examples, medians over {len(tra
 those of seed {scores.best_seed}, the best of them on that very split: expect the median, not the best.
 
 {_figures(scores)}
-
+{_positive(run)}
 By seed, {scores.metric.replace("_", " ")}: {seeds}; standard deviation {_shown(scores.spread.get("std"))}.
 {_leak(scores)}
 ## Training
 
 - Job `{export.job_id}`: {export.num_steps:,} steps of {training.batch_size} examples, out of
-  {scores.num_train_examples:,}; at most {length} tokens an example, {training.precision}.
+  {scores.num_train_examples:,}; at most {run.max_sequence_length} tokens an example, {training.precision}.
 - Started from: {start}.
 - The whole spec is in `spec.json` of the MLflow run. Its aliases may have moved since: versions
   are named here.{_head(run)}
@@ -83,6 +83,11 @@ def _figures(scores: TaskScores) -> str:
     return _table(["figure", *columns], rows)
 
 
+def _positive(run: SeedTask) -> str:
+    label = positive_label(run.prepared.task, run.prepared.labels)
+    return "" if label is None else f"\n`f1` is that of the label `{label}`.\n"
+
+
 def _splits(run: SeedTask) -> str:
     """A table of the counts, then what must be known to read the scores."""
     rows = [
@@ -103,7 +108,7 @@ def _leak(scores: TaskScores) -> str:
         return ""
     return (
         f"\n{scores.num_also_in_training:,} of the validation examples are training examples too: "
-        "the scores are too good by that much.\n"
+        "the scores are too good by that much. The first of them are named in `data.json` of the MLflow run.\n"
     )
 
 

@@ -35,7 +35,8 @@ def export_finetuned(task: ExportTask) -> str:
         save_file(finetuned_state_dict(network, label_range), folder / "model.safetensors", metadata={"format": "pt"})
         config = finetuned_config(network, SpecialTokens(*run.base.special), run.prepared.labels)
         (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        copy_tokenizer(run.base.uri, folder)
+        # Past it the positions are those of pretraining at best, and were not finetuned.
+        copy_tokenizer(run.base.uri, folder, run.max_sequence_length)
         (folder / "README.md").write_text(
             finetuned_card(task, architecture(run)),
             encoding="utf-8",

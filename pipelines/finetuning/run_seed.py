@@ -51,10 +51,8 @@ def run_seed(task: SeedTask, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> 
         CheckpointError: the pretrained weights do not fit.
         StorageError: a file cannot be read or written.
     """
-    checkpoints_uri = storage.join(task.uri, "checkpoints")
-    done = SeedResult.find(task.uri, task.identity)
+    done = find_finished(task)
     if done is not None:
-        _discard(checkpoints_uri)  # left by a kill after the last word
         return done
     limit_threads(task.compute)
     choose_cpu_kernels()
@@ -63,8 +61,24 @@ def run_seed(task: SeedTask, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> 
     run.restore()
     run.train(checkpoint_seconds)
     result = run.finish()
-    _discard(checkpoints_uri)
+    _discard(_checkpoints(task))
     return result
+
+
+def find_finished(task: SeedTask) -> SeedResult | None:
+    """What a finished run left, or None; checkpoints that a kill after its last word left are deleted.
+
+    Raises:
+        StorageError: the result cannot be read.
+    """
+    done = SeedResult.find(task.uri, task.identity)
+    if done is not None:
+        _discard(_checkpoints(task))
+    return done
+
+
+def _checkpoints(task: SeedTask) -> str:
+    return storage.join(task.uri, "checkpoints")
 
 
 def _discard(uri: str) -> None:
@@ -123,7 +137,7 @@ class _Run:
         """Go on from the last sound checkpoint of this very run, if there is one; others are deleted, since the newest
         step would outlive what this run writes.
         """
-        for checkpoint in reversed(list_checkpoints(storage.join(self.task.uri, "checkpoints"))):
+        for checkpoint in reversed(list_checkpoints(_checkpoints(self.task))):
             manifest = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))
             state = _state_of(checkpoint) if manifest["identity"] == self.task.identity else None
             if state is None:
@@ -288,7 +302,7 @@ class _Run:
             "seconds": self.seconds,
         }
         try:
-            write_checkpoint(storage.join(self.task.uri, "checkpoints"), self.step, state, self.task.identity, keep=1)
+            write_checkpoint(_checkpoints(self.task), self.step, state, self.task.identity, keep=1)
         except storage.StorageError as error:
             # It costs a minute's work if the run is killed before the next one, where giving up would cost the run.
             log.warning("checkpoint_failed", extra={"run": self.task.name, "reason": str(error)[:300]})

@@ -75,6 +75,11 @@ class SeedTask:
             dropout_prob=self.training.dropout_prob,
         )
 
+    @property
+    def max_sequence_length(self) -> int:
+        """Tokens of an example at most."""
+        return self.prepared.task.max_sequence_length or self.training.max_sequence_length
+
     def num_steps(self, steps_per_epoch: int) -> int:
         """Optimizer steps of the whole run."""
         if self.training.num_train_steps is not None:

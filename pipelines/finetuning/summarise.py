@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pipelines.finetuning.seed_task import SeedResult
 from pipelines.specs.documents import TaskScores
 from pipelines.tasks.prepare import TEST, VALIDATION, PreparedTask
-from pipelines.tasks.scores import is_better, main_metric, medians, summary
+from pipelines.tasks.scores import is_better, main_metric, medians, positive_label, summary
 
 MAX_REPORT_LINES = 20
 
@@ -39,7 +39,10 @@ def summarise(prepared: PreparedTask, results: Sequence[SeedResult]) -> TaskSumm
             best = result
     values = [result.scores[first][metric] for result in results]
     spread = summary(values, metric)
-    notes = (*prepared.notes, *_undefined(results, values, metric))
+    positive = positive_label(prepared.task, prepared.labels)
+    of_f1 = () if positive is None else (f"f1 is that of the label {positive!r}",)
+    undefined = _undefined(results, values, metric)
+    notes = (*prepared.notes, *(of_f1 if metric == "f1" else ()), *undefined)
     others = [split.name for split in (*prepared.splits_of(VALIDATION)[1:], *prepared.splits_of(TEST))]
     scores = TaskScores(
         task=prepared.name,
@@ -61,10 +64,19 @@ def summarise(prepared: PreparedTask, results: Sequence[SeedResult]) -> TaskSumm
         num_validation_examples=prepared.splits_of(VALIDATION)[0].num_examples,
         num_also_in_training=prepared.splits_of(VALIDATION)[0].num_also_in_training,
         num_bad_rows=sum(split.num_bad_rows for split in prepared.splits),
-        report=(*notes, *(line for split in prepared.splits for line in split.report))[:MAX_REPORT_LINES],
+        # F1 is among the figures, whatever seeds are compared by.
+        report=_report((*prepared.notes, *of_f1, *undefined), [split.report for split in prepared.splits]),
         examples_per_second=statistics.median(result.examples_per_second for result in results),
     )
     return TaskSummary(prepared, scores, best, len(results), notes)
+
+
+def _report(notes: Sequence[str], splits: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The notes, then as many lines of one split as of another while it has some: none crowds the others out."""
+    room = max(0, MAX_REPORT_LINES - len(notes))
+    places = sorted((place, number) for number, lines in enumerate(splits) for place in range(len(lines)))[:room]
+    kept = sorted((number, place) for place, number in places)
+    return (*notes[:MAX_REPORT_LINES], *(splits[number][place] for number, place in kept))
 
 
 def _undefined(results: Sequence[SeedResult], values: Sequence[float], metric: str) -> tuple[str, ...]:

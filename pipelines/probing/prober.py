@@ -19,7 +19,7 @@ from pipelines import storage
 from pipelines.errors import JobCancelled, RecordError
 from pipelines.finetuning.base_model import WEIGHTS_FILE as BASE_WEIGHTS_FILE
 from pipelines.finetuning.base_model import BaseModel
-from pipelines.finetuning.run_seed import run_seed
+from pipelines.finetuning.run_seed import find_finished, run_seed
 from pipelines.finetuning.seed_task import WEIGHTS_FILE, SeedResult, SeedTask
 from pipelines.finetuning.summarise import mean_score, summarise
 from pipelines.job import JobDirectory
@@ -35,6 +35,9 @@ from pipelines.tasks.prepare import PreparedTask, TaskPreparation, prepare_task
 from pipelines.training.task import TrainingTask
 
 log = logging.getLogger(__name__)
+
+OUTCOME_FILE = "outcome.json"
+"""In the folder of a finished probe: its `ProbePoint`."""
 
 
 def prepare_probe(
@@ -139,7 +142,7 @@ class Prober:
     def _try(self, step: int, base: BaseModel) -> None:
         self._points[step] = None
         try:
-            self._points[step] = point = self._finetune(step, base)
+            self._points[step] = point = self._probed(step, base)
             self._record(point)
         except JobCancelled:
             return
@@ -151,6 +154,19 @@ class Prober:
         self.failures[f"probe at step {step}"] = reason[:500]
         log.warning("probe_failed", extra={"step": step, "reason": reason[:500]})
 
+    def _probed(self, step: int, base: BaseModel) -> ProbePoint:
+        """The outcome, if need be by finetuning. That of an earlier attempt holds, though the data were touched since:
+        the weights to finetune again are gone.
+        """
+        uri = storage.join(base.uri, OUTCOME_FILE)
+        if storage.exists(uri):
+            point = ProbePoint.model_validate(storage.read_json(uri))
+        else:
+            point = self._finetune(step, base)
+            storage.write_json(uri, point.model_dump(mode="json"))
+        storage.delete_tree(storage.join(base.uri, BASE_WEIGHTS_FILE))
+        return point
+
     def _finetune(self, step: int, base: BaseModel) -> ProbePoint:
         probe = self._probe
         runs = [
@@ -158,14 +174,14 @@ class Prober:
             for task in self._prepared
             for seed in probe.training.seeds
         ]
-        results = {place: SeedResult.find(run.uri, run.identity) for place, run in enumerate(runs)}
+        results = {place: find_finished(run) for place, run in enumerate(runs)}
+        for run in (runs[place] for place, result in results.items() if result is not None):
+            _delete_weights(run)  # left by a kill after its last word
         places = [place for place, result in results.items() if result is None]
         todo = [runs[place] for place in places]
         for index, result in run_side_by_side(run_seed, todo, probe.compute, self._between, self._has_room):
             results[places[index]] = result
-            # The scores are what is wanted; weights of every probe would fill the disk.
-            storage.delete_tree(storage.join(todo[index].uri, WEIGHTS_FILE))
-        storage.delete_tree(storage.join(base.uri, BASE_WEIGHTS_FILE))
+            _delete_weights(todo[index])
         return self._point(step, results, runs)
 
     def _between(self, num_done: int) -> None:
@@ -212,3 +228,8 @@ class Prober:
         if recorder.close():
             raise RecordError("MLflow did not take the scores in time")
         log.info("probed", extra={"step": point.step, "mean": point.mean})
+
+
+def _delete_weights(run: SeedTask) -> None:
+    """The scores are what is wanted; weights of every probe would fill the disk."""
+    storage.delete_tree(storage.join(run.uri, WEIGHTS_FILE))

@@ -36,6 +36,13 @@ MAX_BATCH_PARAMS = 100
 MAX_PARAM_CHARACTERS = 6000
 MAX_DESCRIPTION_CHARACTERS = 5000
 """Of a model version, in MLflow's PostgreSQL and MySQL stores."""
+_CUTS_LONG_TEXTS: Mapping[str, Mapping[str, Any]] = {
+    "text-classification": {"truncation": True},
+    "feature-extraction": {"truncation": True},
+    "fill-mask": {"tokenizer_kwargs": {"truncation": True}},
+}
+"""Transformers' pipeline to the settings with which it cuts a text at the tokenizer's `model_max_length`. Without them
+it would fail; that of taggers cuts anyway."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,99}")
 
 
@@ -255,7 +262,8 @@ def register_model(
     pip_requirements: Sequence[str],
     tags: Mapping[str, str],
     description: str,
-    input_example: Sequence[str] | None = None,
+    input_example: Sequence[str | Mapping[str, str]] | None = None,
+    model_config: Mapping[str, Any] | None = None,
 ) -> str:
     """Log a folder in the Transformers layout through the `transformers` flavour, register it and move the alias.
 
@@ -272,7 +280,9 @@ def register_model(
         pip_requirements: pinned packages; MLflow would spend seconds inferring them.
         tags: of the version.
         description: of the version, Markdown.
-        input_example: texts the pipeline takes; its signature is inferred from them.
+        input_example: texts the pipeline takes, or mappings where each input is several; its signature is inferred
+            from them.
+        model_config: settings of the pipeline in MLflow's `pyfunc`, besides that long texts are cut.
 
     Returns:
         The version.
@@ -287,7 +297,15 @@ def register_model(
         version = str(max(int(version.version) for version in versions))
     else:
         version = _log_and_register(
-            identity, folder, artifact_name, model_name, architecture, task, pip_requirements, input_example
+            identity,
+            folder,
+            artifact_name,
+            model_name,
+            architecture,
+            task,
+            pip_requirements,
+            input_example,
+            {**_CUTS_LONG_TEXTS.get(task, {}), **(model_config or {})},
         )
     client.update_model_version(model_name, version, description[:MAX_DESCRIPTION_CHARACTERS])
     for key, value in tags.items():
@@ -304,7 +322,8 @@ def _log_and_register(
     architecture: str,
     task: str,
     pip_requirements: Sequence[str],
-    input_example: Sequence[str] | None,
+    input_example: Sequence[str | Mapping[str, str]] | None,
+    model_config: Mapping[str, Any],
 ) -> str:
     # These take seconds, and only the last stage needs them.
     import mlflow.transformers
@@ -325,6 +344,7 @@ def _log_and_register(
             pip_requirements=list(pip_requirements),
             registered_model_name=model_name,
             input_example=None if input_example is None else list(input_example),
+            model_config=dict(model_config),
         )
     return str(info.registered_model_version)
 

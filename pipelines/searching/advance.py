@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from pipelines.errors import NonFiniteLossError
 from pipelines.searching.measures import Measure
 from pipelines.searching.scoring import score_trial
 from pipelines.searching.train_trial import Losses, train_until
-from pipelines.searching.trial import RungResult, Trial
+from pipelines.searching.trial import RungResult, Trial, last_scored, say_alive
 from pipelines.specs.plan import flops_until
-from pipelines.training.curve import read_curve
+from pipelines.training.curve import only_waiting, read_curve
 
 
 def advance(trial: Trial, measure: Measure, rung: int, job_uri: str) -> RungResult:
@@ -29,15 +30,22 @@ def advance(trial: Trial, measure: Measure, rung: int, job_uri: str) -> RungResu
     found = RungResult.find(trial, rung)
     if found is not None:
         return found
-    step = trial.steps[rung]
+    # Of several workers this process is the host, and a host that lives says nothing of them.
+    with only_waiting() if trial.spec.compute.num_workers > 1 else contextlib.nullcontext():
+        result = _train_and_score(trial, measure, trial.steps[rung], job_uri)
+    result.write(trial, rung)
+    return result
+
+
+def _train_and_score(trial: Trial, measure: Measure, step: int, job_uri: str) -> RungResult:
+    say_alive(trial.uri, f"going on to step {step}")
     start = time.perf_counter()
     try:
-        losses = train_until(trial.task, step, trial.uri, job_uri)
+        losses = _new_of(train_until(trial.task, step, trial.uri, job_uri), trial, step)
     except NonFiniteLossError as error:
         seconds = time.perf_counter() - start
-        result = _result(trial, error.step, None, {}, read_curve(trial.uri), seconds, 0.0, str(error))
-        result.write(trial, rung)
-        return result
+        losses = _new_of(read_curve(trial.uri), trial, step)
+        return _result(trial, error.step, None, {}, losses, seconds, 0.0, str(error))
     trained = time.perf_counter()
     try:
         score = score_trial(measure, trial, step)
@@ -45,9 +53,13 @@ def advance(trial: Trial, measure: Measure, rung: int, job_uri: str) -> RungResu
     except NonFiniteLossError as error:
         value, figures, reason = None, {}, f"while it was scored: {error}"
     seconds = time.perf_counter() - trained
-    result = _result(trial, step, value, figures, losses, trained - start, seconds, reason)
-    result.write(trial, rung)
-    return result
+    return _result(trial, step, value, figures, losses, trained - start, seconds, reason)
+
+
+def _new_of(curve: Losses, trial: Trial, step: int) -> Losses:
+    """Of a trial's curve what no rung before has: rungs of other shares too, whose scores lie in the same folder."""
+    since = last_scored(trial, step)
+    return tuple((one, figures) for one, figures in curve if since < one <= step)
 
 
 def _result(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from scipy import stats
 
@@ -16,8 +16,31 @@ _EQUAL = 1e-9
 """Spread of leads, as a share of their size, that is nothing but rounding."""
 
 
+class SettingRuns(NamedTuple):
+    """The trainings of one setting, with several seeds."""
+
+    point: Point
+    """Empty for the base."""
+    by_seed: Mapping[int, float]
+    """Scores. A seed whose training diverged or failed is absent."""
+    flops: float
+    """Of one training."""
+    diverged: tuple[int, ...] = ()
+    """Seeds with which a loss was not finite."""
+
+
+class Choice(NamedTuple):
+    """What is taken after the final round."""
+
+    setting: SettingScores
+    is_better: bool
+    """Than the base, by more than seed noise."""
+    has_base_diverged: bool = False
+    """Which is why the setting is taken: no test says so."""
+
+
 def compare_settings(
-    scores: Sequence[tuple[Point, Mapping[int, float], float]],
+    runs: Sequence[SettingRuns],
     mode: Literal["max", "min"],
     confidence: float,
 ) -> tuple[SettingScores, ...]:
@@ -27,18 +50,17 @@ def compare_settings(
     what a seed does to all of them cancels.
 
     Args:
-        scores: of each setting its point, empty for the base, its score by seed, and the FLOPs of one training. A seed
-            without a score (the loss was not finite) is absent.
+        runs: of each setting, the base among them.
         mode: whether more is better.
         confidence: of the intervals, below 1.
 
     Returns:
         The best mean first; settings without a score last.
     """
-    base = next((by_seed for point, by_seed, _ in scores if not point), {})
-    num_tested = sum(bool(point) for point, _, _ in scores)
+    base = next((one.by_seed for one in runs if not one.point), {})
+    num_tested = sum(bool(one.point) for one in runs)
     settings = []
-    for point, by_seed, flops in scores:
+    for point, by_seed, flops, diverged in runs:
         values = list(by_seed.values())
         half = _half_width(values, confidence)
         mean = statistics.fmean(values) if values else None
@@ -47,6 +69,7 @@ def compare_settings(
                 point=dict(point),
                 is_base=not point,
                 by_seed={str(seed): value for seed, value in by_seed.items()},
+                diverged=diverged,
                 mean=mean,
                 low=None if mean is None or half is None else mean - half,
                 high=None if mean is None or half is None else mean + half,
@@ -58,24 +81,36 @@ def compare_settings(
     return tuple(sorted(settings, key=lambda one: math.inf if one.mean is None else sign * one.mean))
 
 
-def winner_of(settings: Sequence[SettingScores], confidence: float) -> tuple[SettingScores | None, bool]:
-    """The setting to take, and whether it is better than the base by more than seed noise: else it is the base.
+def winner_of(settings: Sequence[SettingScores], confidence: float, num_seeds: int) -> Choice | None:
+    """The setting to take: the best of those that are better than the base by more than seed noise, else the base.
 
-    A base that came to no score with some seed is worse than any setting that did with all: that is no matter of noise.
+    A base that diverged with some seed is worse than any setting that came to a score with all: that is no matter of
+    noise. A training that was lost for another reason says nothing of its setting.
+
+    Args:
+        settings: as `compare_settings` gives them, the best mean first.
+        confidence: below 1.
+        num_seeds: of the final round.
+
+    Returns:
+        None where no training came to a score.
     """
     base = next((one for one in settings if one.is_base), None)
-    most = max((len(one.by_seed) for one in settings), default=0)
-    if base is None or len(base.by_seed) < most:
-        whole = [one for one in settings if not one.is_base and len(one.by_seed) == most]
-        return (whole[0], True) if whole else (None, False)
-    better = [
-        one
-        for one in settings
-        if one.better_than_base_p is not None and one.better_than_base_p <= 1 - confidence and one.mean is not None
-    ]
+    scored = [one for one in settings if one.mean is not None]
+    has_diverged = base is not None and bool(base.diverged)
+    whole = [one for one in scored if not one.is_base and len(one.by_seed) == num_seeds]
+    if has_diverged and whole:
+        return Choice(whole[0], is_better=True, has_base_diverged=True)
+    better = [one for one in scored if one.better_than_base_p is not None and one.better_than_base_p <= 1 - confidence]
     if better:
-        return better[0], True
-    return (base, False) if base.mean is not None else (None, False)
+        return Choice(better[0], is_better=True)
+    if base is not None and base.mean is not None:
+        return Choice(base, is_better=False)
+    if not scored:
+        return None
+    most = max(len(one.by_seed) for one in scored)
+    found = next(one for one in scored if len(one.by_seed) == most)
+    return Choice(found, is_better=has_diverged, has_base_diverged=has_diverged)
 
 
 def _half_width(values: Sequence[float], confidence: float) -> float | None:

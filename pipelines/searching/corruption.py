@@ -77,9 +77,10 @@ def make_corruption(task: CorruptionTask) -> str:
     """
     uri = storage.join(task.uri, ROWS_FILE)
     done = storage.join(task.uri, MANIFEST_FILE)
-    if storage.exists(done):
-        return uri
     training = task.training()
+    if storage.exists(done):
+        storage.delete_tree(training.checkpoints_uri)  # left where an attempt ended in the midst of it
+        return uri
     limit_threads(training.spec.compute)
     choose_cpu_kernels()
     steps = training.spec.training.num_train_steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pipelines.searching.compare import SettingRuns
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.suggest import ListProposer, Proposal
 from pipelines.searching.trial import SearchContext, make_trial
@@ -60,11 +61,12 @@ def final_proposer(points: Sequence[Point], seeds: Sequence[int]) -> ListPropose
     return ListProposer(Proposal(None, dict(point), seed) for seed in seeds for point in points)
 
 
-def scores_of(points: Sequence[Point], trials: Sequence[TrialSummary]) -> list[tuple[Point, dict[int, float], float]]:
-    """Of each setting its scores by seed and the FLOPs of one training, as `compare_settings` takes them."""
+def runs_of(points: Sequence[Point], trials: Sequence[TrialSummary]) -> list[SettingRuns]:
+    """The trainings of each setting, as `compare_settings` takes them."""
     found = []
     for point in points:
         own = [one for one in trials if one.is_final and one.point == dict(point)]
         by_seed = {one.seed: one.score for one in own if one.state == "COMPLETED" and one.score is not None}
-        found.append((point, by_seed, max((one.flops for one in own), default=0.0)))
+        diverged = tuple(one.seed for one in own if one.state == "DIVERGED")
+        found.append(SettingRuns(point, by_seed, max((one.flops for one in own), default=0.0), diverged))
     return found

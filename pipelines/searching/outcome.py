@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipelines.searching.compare import Choice
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.trial import SearchContext, make_trial
 from pipelines.specs.comparing import FixedCorruptionObjective
@@ -20,7 +21,7 @@ def make_outcome(
     ledger: Ledger,
     settings: Sequence[SettingScores],
     winner: Point,
-    is_better: bool | None,
+    choice: Choice | None,
 ) -> SearchOutcome:
     """Everything that is known at the end.
 
@@ -29,7 +30,7 @@ def make_outcome(
         ledger: with all trials ended.
         settings: of the final round, the best first; none without one.
         winner: the point that is taken, empty for the base.
-        is_better: whether it is better than the base by more than seed noise; None without a final round.
+        choice: what the final round says of it; None without one, and after a study.
     """
     trials = [one for one in ledger.trials if not one.is_final and one.state != "INVALID"]
     best = ledger.best(LEADERBOARD)
@@ -45,8 +46,8 @@ def make_outcome(
         is_study=context.search.final is not None and context.search.final.is_study,
         base=_base_values(context),
         winner=dict(winner),
-        is_better_than_base=is_better,
-        verdict=_verdict(context, ledger, settings, winner, is_better),
+        is_better_than_base=None if choice is None else choice.is_better,
+        verdict=_verdict(context, ledger, settings, winner, choice),
         flops_trials=sum(one.flops for one in trials),
         flops_final=_new_flops(ledger.trials),
         flops_reference=_reference_flops(context),
@@ -66,14 +67,14 @@ def _verdict(
     ledger: Ledger,
     settings: Sequence[SettingScores],
     winner: Point,
-    is_better: bool | None,
+    choice: Choice | None,
 ) -> str:
     if context.search.final is not None and context.search.final.is_study:
         return (
             f"A study of {len(settings)} settings with {len(context.search.final.seeds)} seeds each: the best mean "
             f"{ledger.metric} is {_shown(settings[0])}."
         )
-    if is_better is None:
+    if choice is None:
         best = ledger.best(1)[0]
         score = "none" if best.score is None else f"{best.score:.4g}"
         return (
@@ -82,23 +83,38 @@ def _verdict(
         )
     final = context.search.final
     assert final is not None
-    num_seeds, level = len(final.seeds), f"{100 * final.confidence:g} %"
+    said = _comparison(ledger.metric, settings, choice, len(final.seeds), final.confidence)
+    runs = [one for one in ledger.trials if one.is_final]
+    num_failed = sum(one.state == "FAILED" for one in runs)
+    lost = f" {num_failed} of {len(runs)} trainings failed and are not in these figures." if num_failed else ""
+    return said + lost
+
+
+def _comparison(
+    metric: str, settings: Sequence[SettingScores], choice: Choice, num_seeds: int, confidence: float
+) -> str:
+    found = choice.setting
     base = next((one for one in settings if one.is_base), None)
-    if not is_better:
+    num_base = 0 if base is None else len(base.by_seed)
+    if choice.has_base_diverged:
+        assert base is not None
         return (
-            f"No setting is better than the base by more than seed noise ({num_seeds} seeds, {level}): "
-            f"the base is taken, with a mean {ledger.metric} of {_shown(base)}."
+            f"The base diverged with {len(base.diverged)} of {num_seeds} seeds; {shown_point(found.point)} is taken, "
+            f"with a mean {metric} of {_shown(found)} over {len(found.by_seed)}."
         )
-    found = next(one for one in settings if one.point == dict(winner))
-    if found.better_than_base_p is None:
-        num_base = 0 if base is None else len(base.by_seed)
+    if choice.is_better:
         return (
-            f"The base came to a score with {num_base} of {num_seeds} seeds; {shown_point(winner)} is taken, with a "
-            f"mean {ledger.metric} of {_shown(found)} over {len(found.by_seed)}."
+            f"{shown_point(found.point)} is better than the base: mean {metric} {_shown(found)} against {_shown(base)} "
+            f"over {num_base} seeds (p = {found.better_than_base_p:.3g} for all {len(settings) - 1} settings tested)."
+        )
+    if not found.is_base:
+        return (
+            f"The base came to no score; {shown_point(found.point)} is taken, with a mean {metric} of "
+            f"{_shown(found)} over {len(found.by_seed)} seeds, held against nothing."
         )
     return (
-        f"{shown_point(winner)} is better than the base: mean {ledger.metric} {_shown(found)} against {_shown(base)} "
-        f"over {num_seeds} seeds (p = {found.better_than_base_p:.3g} for all {len(settings) - 1} settings tested)."
+        f"No setting is better than the base by more than seed noise ({num_base} seeds, {100 * confidence:g} %): "
+        f"the base is taken, with a mean {metric} of {_shown(base)}."
     )
 
 

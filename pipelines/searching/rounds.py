@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipelines.errors import PipelineError
 from pipelines.job import ProgressReporter
 from pipelines.searching.compare import compare_settings
-from pipelines.searching.final_round import final_context, final_points, final_proposer, scores_of, study_points
+from pipelines.searching.final_round import final_context, final_points, final_proposer, runs_of, study_points
 from pipelines.searching.keep import CheckpointSweeper
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.measures import Measure
@@ -35,11 +35,14 @@ class Rounds:
     attempt: int
 
     def search(self) -> None:
-        """Try the points that the searcher proposes.
+        """Try the points that the searcher proposes, unless an earlier attempt came to the final round: settings that
+        are trained there stay the best, whatever a trial that had failed would come to now.
 
         Raises:
             PipelineError: none came to a score, or see `run_trials`.
         """
+        if any(one.is_final for one in self.ledger.trials):
+            return
         search = self.context.search
         sweeper = CheckpointSweeper(self.ledger, self.context.job_uri, search.final.num_best if search.final else 1)
         tell = self._teller(self._report_search)
@@ -91,7 +94,7 @@ class Rounds:
             on_step=tell,
         )
         tell()
-        settings = compare_settings(scores_of(points, ledger.trials), ledger.mode, final.confidence)
+        settings = compare_settings(runs_of(points, ledger.trials), ledger.mode, final.confidence)
         return tuple(one.model_copy(update={"rungs": rung_spreads(one.point, ledger.trials)}) for one in settings)
 
     def _teller(self, report: Callable[[], None]) -> Callable[[], None]:

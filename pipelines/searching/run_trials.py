@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler
 
 from pipelines import storage
-from pipelines.errors import JobCancelled
+from pipelines.errors import JobCancelled, StorageError
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.searching.host import host_of
 from pipelines.searching.ledger import Ledger
@@ -25,6 +26,8 @@ from pipelines.searching.tune_searcher import TrialSearcher
 from pipelines.specs.compute import WorkerSpec
 
 TUNE_FOLDER = "ray_tune"
+MEND_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""Between attempts to read the last scores, before the attempt at the job is given up for them."""
 _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # files of CSV and TensorBoard that nobody asked for
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # whoever interrupts a job means all of it
@@ -58,7 +61,9 @@ def run_trials(
 
     Raises:
         JobCancelled: the job was asked to stop.
-        StorageError: the ledger cannot be written.
+        StorageError: the ledger cannot be written, or what trials came to cannot be read.
+        ConnectionError: no trial came to a score, and some were only lost with their processes or for the storage:
+            another attempt at the job may fare better.
     """
     search = context.search
     directory = JobDirectory(context.job_uri)
@@ -88,16 +93,33 @@ def run_trials(
             stop=_CancelStopper(reporter),
             failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands out again what was lost
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # rungs and checkpoints are ours
-            callbacks=[_StepCallback(ledger, on_step)],
+            callbacks=[_StepCallback(searcher, ledger, on_step)],
             verbose=0,
         ),
     )
     tuner.fit()
+    unread = _mended(searcher, reporter)
     ledger.write(now=True)
     if searcher.was_cancelled:
         raise JobCancelled
     reporter.raise_if_cancelled()
+    if unread is not None:
+        raise unread
+    own = [one for one in ledger.trials if one.is_final == is_final and one.state in ("COMPLETED", "STOPPED")]
+    if searcher.losses and not any(one.score is not None for one in own):
+        raise ConnectionError(f"no trial came to a score, {len(searcher.losses)} were lost; {searcher.losses[0]}")
     storage.delete_tree(directory.path(TUNE_FOLDER))
+
+
+def _mended(searcher: TrialSearcher, reporter: ProgressReporter) -> StorageError | None:
+    """Read what is left to read; why it cannot be, or None."""
+    unread = searcher.mend(now=True)
+    for seconds in MEND_PAUSES_SECONDS:
+        if unread is None or searcher.was_cancelled or reporter.is_cancelled():
+            break
+        time.sleep(seconds)
+        unread = searcher.mend(now=True)
+    return unread
 
 
 def _held_by(compute: WorkerSpec) -> dict[str, float]:
@@ -122,10 +144,12 @@ class _CancelStopper(NotRestored, tune.Stopper):
 
 
 class _StepCallback(NotRestored, tune.Callback):
-    def __init__(self, ledger: Ledger, on_step: Callable[[], None]) -> None:
+    def __init__(self, searcher: TrialSearcher, ledger: Ledger, on_step: Callable[[], None]) -> None:
+        self._searcher = searcher
         self._ledger = ledger
         self._on_step = on_step
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self._searcher.mend()
         self._ledger.write()
         self._on_step()

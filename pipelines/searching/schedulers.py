@@ -1,13 +1,14 @@
 """Ray Tune's schedulers, with time as the share of the budget that is spent, and decisions that are made once.
 
 After a restart all scores are told again, in another order, and a scheduler would decide otherwise than before: it
-would stop what it had let go on. So of what is known it only hears, and it decides on what is new.
+would stop what it had let go on. So of what is known it only hears, and it decides on what is new. It knows trials by
+our numbers: Ray Tune gives one that was lost another name, under which its earlier scores would be unknown.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from ray.tune.experiment import Trial
@@ -47,6 +48,12 @@ def scheduler_of(scheduler: Scheduler, seed: int) -> TrialScheduler:
             )
 
 
+class _Numbered(NamedTuple):
+    """A trial as the schedulers know it."""
+
+    trial_id: str
+
+
 class _Halving(ASHAScheduler):
     def __init__(self, seed: int, **fields: Any) -> None:
         super().__init__(**fields)
@@ -54,18 +61,27 @@ class _Halving(ASHAScheduler):
         self._known: set[tuple[int, int]] = set()
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        super().on_trial_add(tune_controller, trial)
+        known = _numbered(trial)
+        super().on_trial_add(tune_controller, known)
         # Ray draws the bracket anew for a trial that was lost, and after a restart. With the same odds, once for all:
         sizes = np.array([len(bracket._rungs) for bracket in self._brackets])
         weights = np.exp(sizes - sizes.max())
         draw = random.Random(f"{self._seed}/{trial.config['number']}")
-        (self._trial_info[trial.trial_id],) = draw.choices(self._brackets, weights)
+        (self._trial_info[known.trial_id],) = draw.choices(self._brackets, weights)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         if _is_known(self._known, result):
             return str(TrialScheduler.CONTINUE)
-        action = super().on_trial_result(tune_controller, trial, result)
+        action = super().on_trial_result(tune_controller, _numbered(trial), result)
         return str(TrialScheduler.CONTINUE if result.get("replayed") else action)
+
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
+        # Ray Tune tells of the last result once more here, unless the trial ended by itself: then for the first time.
+        if not _is_known(self._known, result):
+            super().on_trial_complete(tune_controller, _numbered(trial), result)
+
+    def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
+        super().on_trial_remove(tune_controller, _numbered(trial))
 
 
 class _Median(MedianStoppingRule):
@@ -76,15 +92,26 @@ class _Median(MedianStoppingRule):
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         if _is_known(self._known, result):
             return str(TrialScheduler.CONTINUE)
-        action = super().on_trial_result(tune_controller, trial, result)
+        known = _numbered(trial)
+        action = super().on_trial_result(tune_controller, known, result)
         if result.get("replayed"):
-            self._stopped_trials.discard(trial)
+            self._stopped_trials.discard(known)
             return str(TrialScheduler.CONTINUE)
         return str(action)
 
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
+        if not _is_known(self._known, result):
+            super().on_trial_complete(tune_controller, _numbered(trial), result)
+
+
+def _numbered(trial: Trial) -> Any:
+    return _Numbered(str(trial.config["number"]))
+
 
 def _is_known(known: set[tuple[int, int]], result: dict[str, Any]) -> bool:
-    """Whether a trial whose process was lost says a score for the second time; remembers it."""
+    """Whether a score is told for the second time, as by a trial whose process was lost; remembers it."""
+    if "rung" not in result:
+        return True  # it ended before its first score: there is nothing to hear
     key = (int(result["number"]), int(result["rung"]))
     if key in known:
         return True

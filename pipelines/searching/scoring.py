@@ -12,6 +12,7 @@ from electra_core.conversion.to_transformers import discriminator_state_dict
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.scoring.networks import Discriminator
 from pipelines import storage
+from pipelines.errors import PipelineError
 from pipelines.finetuning.copy_network import copy_network
 from pipelines.finetuning.run_seed import run_seed
 from pipelines.finetuning.seed_task import SeedResult, SeedTask
@@ -55,7 +56,7 @@ def score_trial(measure: Measure, trial: Trial, step: int) -> Score:
     """Score the checkpoint of a step: here, where the trial has one worker, else in the place of one of its workers.
 
     Raises:
-        PipelineError: see what the measure reads and runs.
+        PipelineError: the networks have no such figure at this step, or see what the measure reads and runs.
     """
     say_alive(trial.uri, f"scoring step {step}")
     compute = trial.spec.compute
@@ -85,7 +86,7 @@ def _score(task: _ScoreTask) -> Score:
             figures = score_on_corruption(_discriminator(networks).to(device), uri, device)
             return Score(figures[metric], figures)
         case TrainingMeasure(metric=metric):
-            return _held_out(metric, trial, networks)
+            return _held_out(metric, trial, networks, step)
 
 
 def _probe(measure: ProbeMeasure, trial: Trial, networks: ElectraForPretraining, step: int) -> Score:
@@ -134,11 +135,16 @@ def _pairs(measure: PairsMeasure, trial: Trial, networks: ElectraForPretraining)
     return Score(mean, {"accuracy": mean, "worst_file": min(accuracies), "best_file": max(accuracies)})
 
 
-def _held_out(metric: str, trial: Trial, networks: ElectraForPretraining) -> Score:
+def _held_out(metric: str, trial: Trial, networks: ElectraForPretraining, step: int) -> Score:
     spec, corpus = trial.spec, trial.task.corpus
     rows = ValidationRows(corpus, spec.training.sequence_length, spec.evaluation.max_rows)
     worker = Worker(device=device_of(spec))
     figures = evaluate(networks.to(worker.device), rows, trial.task, worker).figures
+    if metric not in figures:  # which no second try would change
+        raise PipelineError(
+            f"objective.metric must be a held-out figure of objective.name {spec.objective.name!r} at step {step}, one "
+            f"of {', '.join(figures)}, got {metric!r}"
+        )
     return Score(figures[metric], figures)
 
 

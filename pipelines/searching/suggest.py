@@ -112,6 +112,8 @@ class OptunaProposer:
         self._space = space
         direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
         self._study = optuna.create_study(direction=direction, sampler=_sampler(searcher, searcher.seed + num_known))
+        self._scores: dict[int, dict[int, float]] = {}
+        """By number of the trial and rung, of those that have not ended."""
 
     def next(self) -> Proposal:
         """What is proposed now; Optuna always has something to propose."""
@@ -126,11 +128,17 @@ class OptunaProposer:
         return trial
 
     def reached(self, token: optuna.Trial, rung: int, score: float) -> None:
-        """Tell of a score on the way."""
-        token.report(score, rung)
+        """Remember a score on the way: Optuna looks at those of trials that have ended, and forgets none."""
+        self._scores.setdefault(token.number, {})[rung] = score
 
     def ended(self, token: optuna.Trial, score: float | None, how: Ending) -> None:
         """Tell of the end: one that was stopped counts by how far it came, one without a score as the worst."""
+        scores = self._scores.pop(token.number, {})
+        if score is not None:
+            # Of trials that were stopped the sampler takes one that was never scored for the worst, and one that
+            # diverged must not stand above them for what it was before that.
+            for rung, reached in scores.items():
+                token.report(reached, rung)
         if how == "FAILED":
             self._study.tell(token, state=OptunaState.FAIL)
         elif how == "COMPLETED" and score is not None and math.isfinite(score):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from electra_core.pretraining import ElectraForPretraining
-from pipelines.errors import CheckpointError, NonFiniteLossError
+from pipelines.errors import CheckpointError
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.training.checkpoint import list_checkpoints, read_state
@@ -37,7 +37,7 @@ def train_until(task: TrainingTask, step: int, uri: str, job_uri: str) -> Losses
         job_uri: of the search, whose control.json ends the training.
 
     Returns:
-        Figures at each log step since the run before.
+        Figures at each log step of the trial so far, also of processes before this one.
 
     Raises:
         JobCancelled: the job was asked to stop.
@@ -52,15 +52,14 @@ def train_until(task: TrainingTask, step: int, uri: str, job_uri: str) -> Losses
             torch._dynamo.reset()
             torch.cuda.empty_cache()
         worker = Worker(device=device_of(spec), compile_backend="inductor" if is_gpu and spec.compute.compile else None)
-        telemetry = CurveTelemetry(ProgressReporter(JobDirectory(job_uri)), uri)
+        telemetry = CurveTelemetry(ProgressReporter(JobDirectory(job_uri)), uri, until)
         try:
             train(until, worker, telemetry)
-        except NonFiniteLossError:
-            telemetry.write()
-            raise
-        return telemetry.curve
-    # Ray Train resumes a name by itself, and the checkpoints are ours: a name of its own for each call.
-    fit(WorkerTask(until, uri, None, time.time_ns(), control_uri=job_uri))
+        finally:
+            telemetry.write()  # of a loss that was not finite too: it shows how it came to that
+    else:
+        # Ray Train resumes a name by itself, and the checkpoints are ours: a name of its own for each call.
+        fit(WorkerTask(until, uri, None, time.time_ns(), control_uri=job_uri))
     return read_curve(uri)
 
 

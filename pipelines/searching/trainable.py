@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray import tune
+from ray.exceptions import RayError, RayTaskError
 
 from pipelines.errors import CheckpointError, JobCancelled, PipelineError, StorageError
 from pipelines.job import JobDirectory
@@ -64,7 +65,7 @@ class TrialActor(tune.Trainable):
             if is_final:
                 return told | {"done": True, "score": float("nan"), "failure": f"{error}"}
             with contextlib.suppress(StorageError):
-                write_error(trial, error)
+                write_error(trial, error, is_passing=_is_passing(error))
             raise
         self._rung += 1
         score = float("nan") if result.score is None else result.score
@@ -88,3 +89,12 @@ class TrialActor(tune.Trainable):
     def _begin(self, config: dict[str, Any]) -> None:
         self._config = config
         self._rung = 0
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether another process, at another time, may not meet with it: a lost machine, a storage out of reach."""
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    of_workers = getattr(cause, "worker_failures", {}).values()  # of `ray.train.TrainingFailedError`
+    return isinstance(cause, StorageError | RayError | ConnectionError | TimeoutError) or any(
+        isinstance(one, RayError) or "died" in str(one) for one in of_workers
+    )

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipelines import storage
-from pipelines.errors import PipelineError
+from pipelines.errors import StorageError
 from pipelines.searching.rungs import rung_steps
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
@@ -19,13 +19,29 @@ from pipelines.specs.search import SearchSpec
 from pipelines.specs.space import Point
 from pipelines.specs.trials import trial_spec
 from pipelines.storage.artifacts import PreparedCorpus
-from pipelines.training.curve import PROGRESS_FILE
+from pipelines.training.curve import say_alive
 from pipelines.training.task import TrainingTask
 from pipelines.weights.kept import InitialWeights
+
+__all__ = [
+    "ERROR_FILE",
+    "FOLDER",
+    "LastWord",
+    "RungResult",
+    "SearchContext",
+    "Trial",
+    "forget_process",
+    "last_scored",
+    "make_trial",
+    "read_error",
+    "say_alive",
+    "write_error",
+]
 
 FOLDER = "trials"
 ERROR_FILE = "error.json"
 """What its process last died of, if it could say so."""
+_SCORED = "scored_"
 
 
 @dataclass(frozen=True)
@@ -94,28 +110,52 @@ class RungResult:
         storage.write_json(_uri(trial, rung), asdict(self))
 
 
-def write_error(trial: Trial, error: BaseException) -> None:
-    """Say what a process dies of, for whoever finds it gone."""
-    storage.write_json(storage.join(trial.uri, ERROR_FILE), {"reason": f"{type(error).__name__}: {error}"[:1000]})
+def last_scored(trial: Trial, step: int) -> int:
+    """The last step before this one at which the training was scored, by whichever shares; 0 where it was at none."""
+    names = [uri.rpartition("/")[2] for uri in storage.list_directory(trial.uri)]
+    steps = [int(name[len(_SCORED) : -len(".json")]) for name in names if name.startswith(_SCORED)]
+    return max((one for one in steps if one < step), default=0)
 
 
-def read_error(trial: Trial) -> str | None:
+class LastWord(NamedTuple):
+    """What a process said that it died of."""
+
+    reason: str
+    is_passing: bool
+    """Whether the fault is that of the machines around it, and may be gone the next time."""
+
+
+def write_error(trial: Trial, error: BaseException, *, is_passing: bool) -> None:
+    """Say what a process dies of, for whoever finds it gone.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    said = LastWord(f"{type(error).__name__}: {error}"[:1000], is_passing)
+    storage.write_json(storage.join(trial.uri, ERROR_FILE), said._asdict())
+
+
+def read_error(trial: Trial) -> LastWord | None:
     """What `write_error` wrote; None where it wrote nothing, or it cannot be read."""
     uri = storage.join(trial.uri, ERROR_FILE)
     try:
-        return str(storage.read_json(uri)["reason"]) if storage.exists(uri) else None
-    except PipelineError:
+        if not storage.exists(uri):
+            return None
+        said = storage.read_json(uri)
+    except StorageError:
         return None
+    return LastWord(str(said["reason"]), bool(said.get("is_passing")))
 
 
-def say_alive(trial_uri: str, doing: str) -> None:
-    """A sign of life; one that cannot be written is not worth a trial."""
-    with contextlib.suppress(PipelineError):
-        storage.write_json(storage.join(trial_uri, PROGRESS_FILE), {"doing": doing})
+def forget_process(trial: Trial) -> None:
+    """No process has the trial: what the last one said is neither a sign of life nor the reason of another's death."""
+    say_alive(trial.uri, "waiting for a process", is_waiting=True)
+    with contextlib.suppress(StorageError):
+        storage.delete_tree(storage.join(trial.uri, ERROR_FILE))
 
 
 def _uri(trial: Trial, rung: int) -> str:
-    return storage.join(trial.uri, f"scored_{trial.steps[rung]:08d}.json")  # by step: other shares find it too
+    return storage.join(trial.uri, f"{_SCORED}{trial.steps[rung]:08d}.json")  # by step: other shares find it too
 
 
 def make_trial(context: SearchContext, point: Point, seed: int | None = None) -> Trial:

@@ -5,29 +5,46 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ray.tune.search import Searcher
 
-from pipelines.errors import PipelineError
+from pipelines import storage
+from pipelines.errors import StorageError
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.suggest import Proposer
-from pipelines.searching.trial import RungResult, SearchContext, Trial, make_trial, read_error
+from pipelines.searching.trial import (
+    FOLDER,
+    RungResult,
+    SearchContext,
+    Trial,
+    forget_process,
+    make_trial,
+    read_error,
+    say_alive,
+)
 from pipelines.searching.tune_parts import NotRestored
 from pipelines.specs.space import Point
 from pipelines.specs.spec_errors import SpecError
-from pipelines.specs.trial_documents import TrialSummary
+from pipelines.specs.trial_documents import TrialState, TrialSummary
 
 log = logging.getLogger(__name__)
 
 MAX_REPEATS = 200
 """Points in a row that were tried before, after which a space is taken for exhausted."""
+PAUSE_SECONDS = 20.0
+"""From a trial's first loss until it is handed out again; after each further one twice as long. With the three failures
+that the base allows by default, a trial outlives a storage that is gone for two minutes."""
+LONGEST_PAUSE_SECONDS = 600.0
+REREAD_SECONDS = 10.0
+"""Between two attempts to read scores that could not be read: each may wait for the storage's time-out."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Entrant:
     """A trial on its way through Ray Tune."""
 
@@ -37,6 +54,8 @@ class _Entrant:
     token: Any
     """The proposer's."""
     num_losses: int = 0
+    not_before: float = 0.0
+    """By the monotonic clock."""
     told: set[int] = field(default_factory=set)
     """Rungs whose scores the proposer knows."""
 
@@ -44,6 +63,17 @@ class _Entrant:
     def is_replay(self) -> bool:
         """Of an earlier attempt, and done with: it only reads its scores once more. What failed is tried again."""
         return self.summary.state in ("COMPLETED", "STOPPED", "DIVERGED") and bool(self.summary.rungs)
+
+
+class _Unread(NamedTuple):
+    """A trial that has come further than the ledger knows."""
+
+    entrant: _Entrant
+    rung: int
+    """That it has been scored at."""
+    end: TrialState | None
+    """How it ended, if it did: put down with its scores, for the next attempt asks one that has ended for no more."""
+    error: StorageError
 
 
 class TrialSearcher(NotRestored, Searcher):
@@ -84,15 +114,29 @@ class TrialSearcher(NotRestored, Searcher):
         self._num_tried = len(self._earlier)
         self._invalid = Counter(_key(one.point) for one in own if one.state == "INVALID")
         self._running: dict[str, _Entrant] = {}
+        self._unread: dict[int, _Unread] = {}
+        self._reread_at = 0.0
+        self.losses: list[str] = []
+        """Why trials failed that were only lost, as often as the base allows: another attempt may fare better."""
+        for one in ledger.trials:
+            if one.state == "RUNNING":
+                uri = storage.join(context.job_uri, FOLDER, one.folder)
+                say_alive(uri, "waiting for its turn", is_waiting=True)  # what it said last is of another attempt
         self.was_cancelled = False
         """A trial was told to stop: it looks for the wish itself, and may know of it before the driver does."""
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]  # Ray forgets FINISHED
         """A trial's configuration; None where there may be more later, or the word that there are no more."""
+        # Where nothing runs Ray Tune asks here again and again, and looks at nothing else meanwhile.
+        if self._lost and not self._running and self._is_cancelled():
+            self.was_cancelled = True
         entrant = None if self.was_cancelled else self._next_entrant()
         if entrant is None:
-            # A trial that runs may be lost, and is handed out once more then.
-            return None if self._running else str(Searcher.FINISHED)
+            # A trial that runs may be lost, and is handed out once more then; one that was lost waits for its time.
+            may_come = self._running or (self._lost and not self.was_cancelled)
+            return None if may_come else str(Searcher.FINISHED)
+        if not entrant.is_replay:
+            forget_process(entrant.trial)
         self._running[trial_id] = entrant
         summary = entrant.summary
         return {
@@ -106,7 +150,7 @@ class TrialSearcher(NotRestored, Searcher):
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """A trial reached a rung and goes on."""
         entrant = self._running[trial_id]
-        self._put_down(entrant)
+        self._put_down(entrant, int(result["rung"]))
         self._tell(entrant, result)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -123,6 +167,18 @@ class TrialSearcher(NotRestored, Searcher):
             self._end(entrant, result)
         del self._running[trial_id]
 
+    def mend(self, *, now: bool = False) -> StorageError | None:
+        """Read once more what could not be read, if it is time; at once with `now`.
+
+        Returns:
+            Why there is something that still cannot be read, or None.
+        """
+        if self._unread and (now or time.monotonic() >= self._reread_at):
+            for unread in tuple(self._unread.values()):
+                self._put_down(unread.entrant, unread.rung, unread.end)
+            self._reread_at = time.monotonic() + REREAD_SECONDS
+        return next((one.error for one in self._unread.values()), None)
+
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the ledger is what lasts."""
 
@@ -130,8 +186,11 @@ class TrialSearcher(NotRestored, Searcher):
         """Nothing: the ledger is what lasts."""
 
     def _next_entrant(self) -> _Entrant | None:
-        if self._lost:
-            return self._lost.popleft()
+        now = time.monotonic()
+        for lost in self._lost:
+            if lost.not_before <= now:
+                self._lost.remove(lost)
+                return lost
         if self._earlier:
             summary = self._earlier.popleft()
             trial = make_trial(self._context, summary.point, summary.seed)
@@ -181,47 +240,72 @@ class TrialSearcher(NotRestored, Searcher):
             self._proposer.reached(entrant.token, rung, score)
 
     def _lose(self, entrant: _Entrant) -> None:
-        """Hand it out again, unless it was lost as often as the base allows."""
+        """Hand it out again after a pause, unless it was lost as often as the base allows."""
         entrant.num_losses += 1
-        reason = read_error(entrant.trial) or "its process was lost"
+        said = read_error(entrant.trial)
+        reason = said.reason if said else "its process was lost"
+        forget_process(entrant.trial)
         log.warning("trial_lost", extra={"trial": entrant.summary.number, "reason": reason})
         if entrant.num_losses <= self._context.base.training.max_failures:
+            pause = min(PAUSE_SECONDS * 2.0 ** (entrant.num_losses - 1), LONGEST_PAUSE_SECONDS)
+            entrant.not_before = time.monotonic() + pause
             self._lost.append(entrant)
         else:
-            self._end_failed(entrant, f"{reason} ({entrant.num_losses} times)")
+            reason = f"{reason} ({entrant.num_losses} times)"
+            if said is None or said.is_passing:
+                self.losses.append(f"trial {entrant.summary.number}: {reason}")
+            self._end_failed(entrant, reason)
 
     def _end_failed(self, entrant: _Entrant, reason: str) -> None:
+        self._unread.pop(entrant.summary.number, None)  # the next attempt tries it again, and reads all
         self._ledger.ended(entrant.summary.number, "FAILED", reason)
         self._proposer.ended(entrant.token, None, "FAILED")
 
     def _end(self, entrant: _Entrant, result: dict[str, Any]) -> None:
-        number, token, score = entrant.summary.number, entrant.token, float(result["score"])
+        token, known, rung, score = entrant.token, entrant.summary, int(result["rung"]), float(result["score"])
         if entrant.is_replay:
-            known = entrant.summary
-            self._proposer.ended(token, known.score, "COMPLETED" if known.state == "COMPLETED" else "STOPPED")
-            return
-        self._put_down(entrant)
-        if not math.isfinite(score):
-            self._ledger.ended(number, "DIVERGED")
+            best = None if known.state == "DIVERGED" else known.score
+            self._proposer.ended(token, best, "COMPLETED" if known.state == "COMPLETED" else "STOPPED")
+        elif not math.isfinite(score):
+            self._put_down(entrant, rung, "DIVERGED")
             self._proposer.ended(token, None, "STOPPED")
-        elif int(result["rung"]) + 1 == len(entrant.trial.steps):
-            self._ledger.ended(number, "COMPLETED")
+        elif rung + 1 == len(entrant.trial.steps):
+            self._put_down(entrant, rung, "COMPLETED")
             self._proposer.ended(token, score, "COMPLETED")
         else:
-            self._ledger.ended(number, "STOPPED")
+            self._put_down(entrant, rung, "STOPPED")
             self._proposer.ended(token, score, "STOPPED")
 
-    def _put_down(self, entrant: _Entrant) -> None:
+    def _put_down(self, entrant: _Entrant, rung: int, end: TrialState | None = None) -> None:
+        """Note the scores up to a rung, and the end if it is one; what cannot be read now, `mend` notes later."""
         if entrant.is_replay:
             return
+        number = entrant.summary.number
         try:
-            found = [RungResult.find(entrant.trial, rung) for rung in range(len(entrant.trial.steps))]
-        except PipelineError as error:
-            log.warning("rungs_unread", extra={"trial": entrant.summary.number, "reason": str(error)[:300]})
+            rungs = _read_rungs(entrant.trial, rung)
+        except StorageError as error:
+            log.warning("rungs_unread", extra={"trial": number, "reason": str(error)[:300]})
+            self._unread[number] = _Unread(entrant, rung, end, error)
+            if end is not None:
+                say_alive(entrant.trial.uri, "waiting for its scores to be read", is_waiting=True)
             return
-        rungs = [one for one in itertools.takewhile(lambda one: one is not None, found) if one is not None]
-        if rungs:
-            self._ledger.reached(entrant.summary.number, rungs)
+        self._unread.pop(number, None)
+        self._ledger.reached(number, rungs)
+        if end is not None:
+            self._ledger.ended(number, end)
+
+
+def _read_rungs(trial: Trial, rung: int) -> list[RungResult]:
+    """All up to a rung, and what lies there of rungs beyond it.
+
+    Raises:
+        StorageError: one of them cannot be read, or is not there.
+    """
+    found = [RungResult.find(trial, one) for one in range(len(trial.steps))]
+    rungs = [one for one in itertools.takewhile(lambda one: one is not None, found) if one is not None]
+    if len(rungs) <= rung:
+        raise StorageError(trial.uri, f"must hold scores at {rung + 1} rungs, got {len(rungs)}")
+    return rungs
 
 
 def _key(point: Point) -> str:

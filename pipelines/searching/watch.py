@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from pipelines import storage
-from pipelines.errors import PipelineError
+from pipelines.errors import StorageError
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.trial import FOLDER
 from pipelines.training.curve import PROGRESS_FILE
@@ -18,6 +19,9 @@ longest silence is the finetuning of one task with one seed."""
 
 class TrialWatch:
     """Looks at what the trials that run say of themselves.
+
+    One that waits says so, or has nobody yet who could say anything: it may wait as long as the cluster is full. Its
+    clock starts with the first word of the process that works on it.
 
     Args:
         ledger: tells which run.
@@ -45,18 +49,20 @@ class TrialWatch:
             if trial.state != "RUNNING":
                 self._seen.pop(trial.number, None)
                 continue
-            told = self._read(trial.folder)
-            if told is None:
-                continue  # it waits for room on the cluster, or for its process
+            try:
+                told = self._read(trial.folder)
+            except StorageError:
+                continue  # neither a sign of life nor of waiting
+            if told is None or told.get("is_waiting"):
+                self._seen.pop(trial.number, None)
+                continue
             before, since = self._seen.get(trial.number, (None, now))
             if told != before:
                 self._seen[trial.number] = (told, now)
             elif now - since > STALL_SECONDS:
-                raise TimeoutError(f"trial {trial.number} said nothing for {now - since:.0f} s, at {told}")
+                doing = told.get("doing")
+                raise TimeoutError(f"trial {trial.number} said nothing for {now - since:.0f} s, while {doing}")
 
-    def _read(self, folder: str) -> object | None:
+    def _read(self, folder: str) -> dict[str, Any] | None:
         uri = storage.join(self._job_uri, FOLDER, folder, PROGRESS_FILE)
-        try:
-            return storage.read_json(uri) if storage.exists(uri) else None
-        except PipelineError:
-            return None
+        return storage.read_json(uri) if storage.exists(uri) else None

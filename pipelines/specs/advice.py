@@ -10,6 +10,9 @@ from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.search import SearchSpec
 from pipelines.specs.task import QuestionAnsweringTask, TaskSpec, TaskSuite
 
+UNEQUAL = 1.03
+"""Times the FLOPs of another trial, above which a comparison is not fair."""
+
 
 def spec_warnings(spec: PretrainSpec) -> tuple[str, ...]:
     """One sentence for each choice that does not do what it seems to; each starts with the field's name."""
@@ -33,8 +36,8 @@ def spec_warnings(spec: PretrainSpec) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def search_warnings(spec: SearchSpec, base: PretrainSpec) -> tuple[str, ...]:
-    """The same for a search, its base resolved."""
+def search_warnings(spec: SearchSpec, base: PretrainSpec, flops: tuple[float, float]) -> tuple[str, ...]:
+    """The same for a search, its base resolved; `flops` are the least and the most that a trial takes."""
     warnings = []
     weight = "objective.discriminator_weight"
     sharing = spec.space.get("model.sharing")
@@ -53,10 +56,17 @@ def search_warnings(spec: SearchSpec, base: PretrainSpec) -> tuple[str, ...]:
         warnings.append(
             f"final.seeds has {len(spec.final.seeds)}: with so few the interval of a mean is many times its spread."
         )
-    if spec.budget.flops is None and any(path.startswith("model.") for path in spec.space):
+    if spec.budget.flops is None:
+        least, most = flops
+        if most > UNEQUAL * least:
+            warnings.append(
+                f"budget is not in FLOPs, and a trial may take {most / least:.3g} times the computing of another: it "
+                "will look better for it. budget.flops makes it equal."
+            )
+    if spec.searcher.type == "cma" and spec.scheduler.type != "none":
         warnings.append(
-            "budget is not in FLOPs and the space changes sizes: larger networks are given more computing, and will "
-            "look better for it. budget.flops makes it equal."
+            f"searcher.type is 'cma', which learns from trials that came to their ends alone, and scheduler.type "
+            f"{spec.scheduler.type!r} stops most of them. Take scheduler.type 'none', or the searcher 'tpe'."
         )
     if isinstance(spec.objective, ProbeObjective) and len(spec.objective.training.seeds) < 2:
         warnings.append("objective.training.seeds has 1: a trial's score is then as much its seed's as its setting's.")

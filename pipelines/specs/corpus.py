@@ -153,7 +153,8 @@ class PretrainedTokenizerSpec(FrozenModel):
     """A `vocab.txt`, a `tokenizer.json`, or a folder that holds one. It must know [PAD], [UNK], [CLS], [SEP] and
     [MASK]."""
     lowercase: bool = True
-    """For a bare `vocab.txt`, which does not say; a `tokenizer.json` brings its own rule."""
+    """For a bare `vocab.txt`, which does not say; a `tokenizer.json` brings its own rule. Where entries have capitals
+    that lowercased text never has, a warning says so."""
     strip_accents: bool | None = None
     """For a bare `vocab.txt`. None follows `lowercase`."""
 

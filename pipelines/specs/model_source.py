@@ -43,6 +43,11 @@ class NetworkFiles(FrozenModel):
     a job's directory or checkpoint."""
     tokenizer_uri: WeightsUri | None = None
     """A `vocab.txt`, a `tokenizer.json`, or a folder that holds one; beside the weights when absent."""
+    lowercase: bool | None = None
+    """For a bare `vocab.txt`: whether text is lowercased. When absent, as `do_lower_case` of a `tokenizer_config.json`
+    beside it says, or the job that the weights are of; true where nothing does."""
+    strip_accents: bool | None = None
+    """For a bare `vocab.txt`. When absent, as is said in the same places, or else as `lowercase`."""
 
 
 NetworkSource = Annotated[RegisteredNetwork | NetworkFiles, Field(discriminator="type")]

@@ -195,7 +195,7 @@ def _plan_search(spec: SearchSpec, corpus_bytes: int | None) -> SearchPlan:
         num_invalid_points=report.num_invalid,
         warnings=(
             *spec_warnings(base),
-            *search_warnings(spec, base),
+            *search_warnings(spec, base, report.flops),
             *(f"cannot be tried: {problem}" for problem in report.problems),
         ),
     )

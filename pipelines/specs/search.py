@@ -34,8 +34,8 @@ class BudgetSpec(FrozenModel):
     """What a trial that runs to its end may spend: one of three."""
 
     flops: Annotated[float, Field(gt=0)] | None = None
-    """Floating-point operations of training, all networks. The only budget that is fair where the space changes their
-    sizes: a larger generator then gets fewer steps."""
+    """Floating-point operations of training, all networks. The only budget that is fair where the space changes what a
+    step costs: a larger generator then gets fewer steps."""
     tokens: Annotated[int, Field(ge=1)] | None = None
     """Tokens trained on."""
     steps: Annotated[int, Field(ge=1)] | None = None
@@ -99,7 +99,8 @@ class SearcherSpec(FrozenModel):
     """Who chooses the points."""
 
     type: Literal["random", "grid", "tpe", "cma"] = "tpe"
-    """`tpe` and `cma` are Optuna's; `cma` is for numbers alone. `grid` wants a space of grids alone."""
+    """`tpe` and `cma` are Optuna's; `cma` is for numbers alone, and learns nothing from trials that were stopped.
+    `grid` wants a space of grids alone."""
     num_startup_trials: Annotated[int, Field(ge=1, le=1000)] = 8
     """Random points before `tpe` or `cma` learn."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from pydantic import Field
@@ -53,15 +54,18 @@ class TrialSummary(Document):
     """Of its checkpoints and scores, below the job's `trials`."""
 
 
-def rank(trial: TrialSummary, mode: Literal["max", "min"]) -> tuple[float, float, int]:
-    """What sorts the best trial first: those that were scored at more rungs before the others, of these the better
-    score, then the lower number. One that was beaten at its last rung is behind all that came further, whatever its
-    score there; one without a score is last.
+def rank(trial: TrialSummary, mode: Literal["max", "min"]) -> tuple[int, float, float, int]:
+    """What sorts the best trial first: those that ran to their ends, then those that were scored at more rungs, of
+    these the better score, then the lower number. One that was beaten at its last rung is behind all that came further,
+    whatever its score there. What diverged or failed left no network: it is behind these, and before what has no score.
     """
     if trial.score is None:
-        return 0.0, 0.0, trial.number
+        return 2, 0.0, 0.0, trial.number
+    # Trainings of the final round are scored at their ends alone.
     num_scored = sum(one.score is not None for one in trial.rungs)
-    return -num_scored, -trial.score if mode == "max" else trial.score, trial.number
+    came = math.inf if trial.state == "COMPLETED" else num_scored
+    is_lost = trial.state in ("DIVERGED", "FAILED")
+    return int(is_lost), -came, -trial.score if mode == "max" else trial.score, trial.number
 
 
 class TrialList(Document):
@@ -88,6 +92,8 @@ class SettingScores(Document):
     """Empty for the base."""
     is_base: bool
     by_seed: dict[str, float]
+    diverged: tuple[int, ...] = ()
+    """Seeds with which a loss was not finite."""
     mean: float | None
     low: float | None = None
     """Of the confidence interval of the mean, over seeds."""

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from electra_core.config import ObjectiveConfig
 from pipelines.specs.comparing import FixedCorruptionObjective, ProbeObjective, TrainingMetricObjective
 from pipelines.specs.plan import assumed_vocab_size, flops_until
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
-from pipelines.specs.search import BudgetSpec, SearchSpec
+from pipelines.specs.search import BudgetSpec, NoScheduler, SearchSpec
 from pipelines.specs.space import (
     ChoiceDimension,
     GridDimension,
@@ -41,8 +42,21 @@ _NOT_SEARCHABLE = {
     "training.gradient_accumulation_steps": "changes no weight",
     "training.seed": "is noise: see final.seeds",
 }
+_FIT_ANY_WEIGHTS = frozenset(
+    {
+        "model.hidden_dropout_prob",
+        "model.attention_probs_dropout_prob",
+        "model.initializer_range",
+        "model.position_embedding_init",
+    }
+)
+"""Fields of the networks that say nothing of what finished weights were made for. Heads and `layer_norm_eps` are not
+among them: they change no shape, and yet what the weights compute."""
+_OF_NO_STEPS = {"training.num_train_steps": 100_000_000, "optimizer.warmup_steps": 0}
+"""With so many steps and no warm-up nothing that is counted in steps breaks a rule."""
 _WITHOUT_DETECTION = frozenset({"mlm", "replace_mlm"})
-_WITHOUT_GENERATOR_LOSS = frozenset({"mlm", "electric"})
+_WITHOUT_DETECTION_LOSS = _WITHOUT_DETECTION | {"all_tokens_mlm"}  # its gate learns without labels
+_WITHOUT_GENERATOR_LOSS = frozenset({"mlm"})
 NUM_SAMPLES = 64
 """Random points that are looked at before a search starts."""
 MAX_SHOWN_PROBLEMS = 20
@@ -55,7 +69,10 @@ class SpaceReport:
     num_looked_at: int
     num_invalid: int
     problems: tuple[str, ...]
-    """Why, for the first of them."""
+    """Each reason once, with the first point that it holds for."""
+    flops: tuple[float, float]
+    """The least and the most that one training takes, of the points that can be tried; and of the base, where the final
+    round trains it beside them."""
 
 
 def base_spec(search: SearchSpec) -> PretrainSpec:
@@ -78,8 +95,14 @@ def trial_spec(search: SearchSpec, point: Point, vocab_size: int | None = None) 
     Raises:
         SpecError: the point breaks a rule of pretraining specs, or the budget is too small for it.
     """
+    return _trial_spec(search, base_spec(search), point, vocab_size)
+
+
+def _trial_spec(search: SearchSpec, base: PretrainSpec, point: Point, vocab_size: int | None = None) -> PretrainSpec:
+    """The same, with the base resolved once for many points."""
     document = merge(search.base, nested(point))
-    spec = _resolved(document)
+    # What a step costs is known before there is a number of them; the base's own number judges no point.
+    spec = _resolved(merge(document, nested(_OF_NO_STEPS)))
     steps = _num_steps(search.budget, spec, vocab_size or assumed_vocab_size(spec))
     if steps < MIN_STEPS:
         budget = search.budget.model_dump(exclude_none=True)
@@ -90,9 +113,9 @@ def trial_spec(search: SearchSpec, point: Point, vocab_size: int | None = None) 
     # Trials are scored at rungs, by the objective: held-out figures in between would cost and not count.
     changes: dict[str, Value] = {"training.num_train_steps": steps, "evaluation.interval_steps": steps}
     if "optimizer.warmup_steps" not in point:
-        changes["optimizer.warmup_steps"] = spec.optimizer.warmup_steps * steps // spec.training.num_train_steps
+        changes["optimizer.warmup_steps"] = base.optimizer.warmup_steps * steps // base.training.num_train_steps
     made = _resolved(merge(document, nested(changes)))
-    _check_lengths(search, made)
+    _check_lengths(search, base, made)
     return made
 
 
@@ -114,7 +137,7 @@ def reference_spec(search: SearchSpec, vocab_size: int | None = None) -> Pretrai
     return _resolved(merge(base.model_dump(mode="json"), changes))
 
 
-def _check_lengths(search: SearchSpec, spec: PretrainSpec) -> None:
+def _check_lengths(search: SearchSpec, base: PretrainSpec, spec: PretrainSpec) -> None:
     """Whether the networks have positions for what they are scored on."""
     most = spec.model.max_position_embeddings
     wanted: list[tuple[tuple[str, ...], int]] = []
@@ -125,7 +148,7 @@ def _check_lengths(search: SearchSpec, spec: PretrainSpec) -> None:
             path = ("objective", "training") if own is None else ("objective", "tasks", name)
             wanted.append(((*path, "max_sequence_length"), own or shared))
     if isinstance(search.objective, FixedCorruptionObjective):
-        wanted.append((("base", "training", "sequence_length"), _resolved(search.base).training.sequence_length))
+        wanted.append((("base", "training", "sequence_length"), base.training.sequence_length))
     problems = [
         FieldProblem(path, f"must be at most model.max_position_embeddings, {most}", str(length))
         for path, length in wanted
@@ -141,16 +164,17 @@ def check_search(search: SearchSpec) -> SpaceReport:
     Raises:
         SpecError: the base is no pretraining spec, a path is no field that can be searched, or no point can be tried.
     """
-    _check_base(search)
-    _check_paths(search)
-    trial_spec(search, {})  # the base counts as a trial in the final round
+    base = _check_base(search)
+    _check_paths(search, base)
+    of_base = _trial_spec(search, base, {})  # the base counts as a trial in the final round
+    trained = [] if search.final is None or search.final.is_study else [of_base]
     if isinstance(search.objective, FixedCorruptionObjective):
         reference_spec(search)
-    points = list(_points_to_look_at(search))
+    points = list({repr(sorted(point.items())): point for point in _points_to_look_at(search)}.values())
     problems: list[tuple[Point, SpecError]] = []
     for point in points:
         try:
-            trial_spec(search, point)
+            trained.append(_trial_spec(search, base, point))
         except SpecError as error:
             problems.append((point, error))
     if len(problems) == len(points):
@@ -160,8 +184,15 @@ def check_search(search: SearchSpec) -> SpaceReport:
                 for one in problems[0][1].problems
             ]
         )
-    shown = tuple(f"{shown_point(point)}: {error}" for point, error in problems[:MAX_SHOWN_PROBLEMS])
-    return SpaceReport(len(points), len(problems), shown)
+    by_reason: dict[str, list[Point]] = {}
+    for refused, problem in problems:
+        by_reason.setdefault(str(problem), []).append(refused)
+    shown = tuple(
+        f"{shown_point(own[0])}: {reason}{f' ({len(own)} points)' if len(own) > 1 else ''}"
+        for reason, own in list(by_reason.items())[:MAX_SHOWN_PROBLEMS]
+    )
+    flops = [flops_until(spec, assumed_vocab_size(spec), spec.training.num_train_steps) for spec in trained]
+    return SpaceReport(len(points), len(problems), shown, (min(flops), max(flops)))
 
 
 def nested(point: Point) -> dict[str, Any]:
@@ -197,18 +228,19 @@ def _num_steps(budget: BudgetSpec, spec: PretrainSpec, vocab_size: int) -> int:
     return int(budget.flops / flops_until(spec, vocab_size, steps) * steps)
 
 
-def _check_base(search: SearchSpec) -> None:
+def _check_base(search: SearchSpec) -> PretrainSpec:
+    """The base, resolved."""
     kind = search.base.get("kind", "pretrain")
     if kind != "pretrain":
         raise SpecError([FieldProblem(("base", "kind"), "must be 'pretrain'", repr(kind))])
     try:
-        spec = _resolved(search.base)
+        spec = base_spec(search)
     except SpecError as error:
         raise SpecError([_at(("base",), problem) for problem in error.problems]) from error
-    if spec.initialization is not None and any(path.startswith("model.") for path in search.space):
-        path = next(path for path in search.space if path.startswith("model."))
-        rule = "must be absent where the base has an initialization, whose weights have one size"
-        raise SpecError([FieldProblem(("space", path), rule, None)])
+    of_weights = [path for path in search.space if path.startswith("model.") and path not in _FIT_ANY_WEIGHTS]
+    if spec.initialization is not None and of_weights:
+        rule = "must be absent where the base has an initialization, whose weights fit networks of one size and make"
+        raise SpecError([FieldProblem(("space", path), rule, None) for path in of_weights])
     _check_objective(search, spec)
     if search.final is not None and spec.training.seed in search.final.seeds:
         rule = f"must not have base.training.seed ({spec.training.seed}): the score a setting was chosen by would count"
@@ -220,6 +252,7 @@ def _check_base(search: SearchSpec) -> None:
         raise SpecError(
             [FieldProblem(("base", "training", "curriculum"), rule, f"{len(spec.training.curriculum)} stages")]
         )
+    return spec
 
 
 def _check_objective(search: SearchSpec, base: PretrainSpec) -> None:
@@ -237,18 +270,33 @@ def _check_objective(search: SearchSpec, base: PretrainSpec) -> None:
         )
         raise SpecError([FieldProblem(("objective", "type"), rule, None)])
     if isinstance(search.objective, TrainingMetricObjective):
-        metric = search.objective.metric
-        is_of_detection = metric.startswith("discriminator_")
-        lacking = without if is_of_detection else [name for name in names if name in _WITHOUT_GENERATOR_LOSS]
-        if lacking or (not is_of_detection and base.objective.generator != "transformer"):
-            name = lacking[0] if lacking else base.objective.name
-            rule = f"must be a figure that every trial has, and objective.name {name!r} has no {metric}"
-            raise SpecError([FieldProblem(("objective", "metric"), rule, repr(metric))])
+        _check_metric(search, search.objective.metric, base.objective)
 
 
-def _check_paths(search: SearchSpec) -> None:
+def _check_metric(search: SearchSpec, metric: str, objective: ObjectiveConfig) -> None:
+    """Whether trials have the figure at every rung; they all have the base's objective, see `check_comparable`."""
+    is_of_detection = metric.startswith("discriminator_")
+    if is_of_detection:
+        without = _WITHOUT_DETECTION_LOSS if metric == "discriminator_loss" else _WITHOUT_DETECTION
+        is_lacking = objective.name in without
+    else:
+        is_lacking = objective.name in _WITHOUT_GENERATOR_LOSS or objective.generator != "transformer"
+    if is_lacking:
+        rule = f"must be a figure that every trial has, and objective.name {objective.name!r} has no {metric}"
+        raise SpecError([FieldProblem(("objective", "metric"), rule, repr(metric))])
+    if is_of_detection and objective.name == "two_stage" and isinstance(search.scheduler, NoScheduler):
+        switch, num_rungs = objective.two_stage_switch_fraction, search.scheduler.num_rungs
+        if 1 / num_rungs <= switch:
+            rule = (
+                f"must leave the first rung behind base.objective.two_stage_switch_fraction ({switch:g}), before which "
+                f"there is no {metric}"
+            )
+            raise SpecError([FieldProblem(("scheduler", "num_rungs"), rule, str(num_rungs))])
+
+
+def _check_paths(search: SearchSpec, base: PretrainSpec) -> None:
     problems = []
-    fields = _resolved(search.base).model_dump(mode="json")
+    fields = base.model_dump(mode="json")
     for path in search.space:
         section, _, name = path.partition(".")
         if section not in SEARCHABLE:

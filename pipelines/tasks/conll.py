@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from pipelines.errors import DataError
@@ -14,6 +14,9 @@ from pipelines.tasks.tables import BadRow, is_broken, read_lines
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _NO_VALUE = "_"
+_PLACEHOLDERS = frozenset({_NO_VALUE, "-"})
+"""What stands for labels in test files of columns whose labels are kept back."""
+_JOINED_OR_EMPTY = re.compile(r"[0-9]+[-.][0-9]+")
 _DOCUMENT = "-DOCSTART-"
 # Of ASCII alone: others of Unicode, such as U+3000, stand inside words.
 _BLANKS = re.compile(r"\s+", re.ASCII)
@@ -46,6 +49,8 @@ def read_conllu(uri: str, tags: str, *, has_labels: bool = True) -> Iterator[Tag
             elif cells[0].isdecimal():
                 words.append(cells[1])
                 labels.append(cells[column])
+            elif not _JOINED_OR_EMPTY.fullmatch(cells[0]):
+                problem = f"line {number} must begin with a number, such as 3, 3-4 or 5.1, got {cells[0]!r:.60}"
         if not has_labels and _NO_VALUE in labels:
             labels = []
         elif not problem and _NO_VALUE in labels:
@@ -54,22 +59,49 @@ def read_conllu(uri: str, tags: str, *, has_labels: bool = True) -> Iterator[Tag
             yield _example(uri, first, lines, words, labels, problem)
 
 
+class Columns(NamedTuple):
+    """Where words and labels stand."""
+
+    token: int = 0
+    """Number of the column from 0; negative ones count from the end."""
+    tag: int = -1
+    num_with_labels: int = 0
+    """That a file with labels has: one of fewer, where it need not have labels, lacks theirs."""
+
+    def have_labels(self, width: int) -> bool:
+        """Whether a file of this width has the column of labels."""
+        return width >= max(2, self.num_with_labels) if self.tag < 0 else width > max(1, self.tag)
+
+
+def num_columns(uri: str) -> int:
+    """Of a file's first row.
+
+    Raises:
+        DataError: the compressed data is damaged.
+        StorageError: the file cannot be read.
+    """
+    return _layout_of(read_lines(uri))[0].width
+
+
 def read_conll(
-    uri: str, token_column: int, tag_column: int, *, has_labels: bool = True
+    uri: str, columns: Columns, *, has_labels: bool = True, known: Collection[str] = ()
 ) -> Iterator[TaggedExample | BadRow]:
     """The sentences of a file of columns, between tabs or else blanks; all rows must have as many as the first.
 
     Args:
         uri: the file. Lines that begin with `-DOCSTART-` are passed over, and comments before a sentence.
-        token_column: number of the column of words from 0; negative ones count from the end.
-        tag_column: that of the labels.
-        has_labels: whether a sentence without labels is malformed.
+        columns: of words and labels.
+        has_labels: whether a sentence without labels is malformed. Where it is not, `_` or `-` for a label says that
+            the sentence has none, and so does a file without their column.
+        known: labels of the training data; `_` and `-` are labels where they are among them.
 
     Raises:
         DataError: the compressed data is damaged.
         StorageError: the file cannot be read.
     """
     layout, file_lines = _layout_of(read_lines(uri))
+    may_lack: frozenset[str] = frozenset() if has_labels else _PLACEHOLDERS - set(known)
+    is_tagged = has_labels or columns.have_labels(layout.width)
     for first, lines in _sentences(file_lines):
         words: list[str] = []
         labels: list[str] = []
@@ -82,8 +114,8 @@ def read_conll(
                 problem = f"line {number} must have {layout.width} columns, as the file's first row, got {len(cells)}"
                 break
             try:
-                words.append(cells[token_column])
-                labels.append(cells[tag_column] if len(cells) > 1 else "")
+                words.append(cells[columns.token])
+                labels.append(cells[columns.tag] if is_tagged and len(cells) > 1 else "")
             except IndexError:
                 problem = f"line {number} must have the columns of words and labels, got {len(cells)}"
                 break
@@ -91,7 +123,8 @@ def read_conll(
                 problem = f"line {number} must have a word and a label, got {line[:60]!r}"
                 break
         if words or problem:
-            yield _example(uri, first, lines, words, labels if all(labels) else [], problem)
+            is_known = all(labels) and may_lack.isdisjoint(labels)
+            yield _example(uri, first, lines, words, labels if is_known else [], problem)
 
 
 class _Layout(NamedTuple):

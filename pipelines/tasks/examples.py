@@ -44,6 +44,8 @@ class QuestionExample:
     context: str
     answers: tuple[Answer, ...] | None = None
     """Any of them is right; empty where the text has no answer, None where the file does not say."""
+    is_impossible: bool | None = None
+    """What the file says in so many words of whether the text has no answer; None where it is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Split:
     num_rows: int
     num_bad_rows: int = 0
     report: tuple[str, ...] = ()
-    """The first malformed rows, by file and line."""
+    """The first malformed rows, by file and line; see `MAX_REPORTED_ROWS`."""
 
     def with_examples(self, examples: tuple[Example, ...]) -> Split:
         """Other examples of the same files."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +14,10 @@ from pipelines.tasks.examples import Example, Split
 from pipelines.tasks.tables import BadRow, Row, is_broken, read_rows, split_folders
 
 MAX_REPORTED_ROWS = 20
+"""Of a split."""
 _MAX_KEYS = 100
 """Of JSON lines, told where none of them has the right one."""
+_WHOLE_NUMBER = re.compile(r"-?\d{1,100}")
 _NONE = "-1"
 """How many data sets say that a test row has no label; of some it is a label."""
 
@@ -270,5 +273,10 @@ def labels_of(examples: Iterable[Example], given: tuple[str, ...] | None) -> tup
         raise DataError(
             f"the training examples must have at least two labels, got {', '.join(map(repr, seen)) or 'none'}"
         )
-    # Numbers in their own order: 2 comes before 10.
-    return tuple(sorted(seen, key=lambda label: (not label.isdecimal(), int(label) if label.isdecimal() else 0, label)))
+    return tuple(sorted(seen, key=_place_of))
+
+
+def _place_of(label: str) -> tuple[bool, int, str]:
+    """Numbers come first and in their own order: -1 before 1, and 2 before 10."""
+    is_number = _WHOLE_NUMBER.fullmatch(label) is not None
+    return not is_number, int(label) if is_number else 0, label

@@ -28,12 +28,14 @@ from pipelines.tasks.examples import (
 )
 from pipelines.tasks.feature_maker import FeatureMaker
 from pipelines.tasks.features import Features
-from pipelines.tasks.files import TaskFiles, task_files
+from pipelines.tasks.files import MAX_REPORTED_ROWS, TaskFiles, task_files
 from pipelines.tasks.glue import glue_task
 from pipelines.tasks.read import check_label_names, overlap, read_task
+from pipelines.tasks.squad_file import has_unanswerable
 from pipelines.tokenizer import TOKENIZER_FILE, load_tokenizer, special_ids
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+"""Raised when files are read or tokenised in another way: a copy that was made the old way is not found then."""
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
 
@@ -57,7 +59,8 @@ class PreparedSplit:
     num_without_window: int = 0
     """Training questions that are left out, for no window holds the whole of their answer."""
     report: tuple[str, ...] = ()
-    """The first malformed rows, by file and line."""
+    """The first `MAX_REPORTED_ROWS` malformed rows, by file and line, then as many of the examples that training has
+    too."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -202,7 +205,7 @@ def _make(wanted: TaskPreparation, task: UserTask, files: TaskFiles, uri: str) -
             num_train_rows = features.num_rows
         else:
             storage.write_json(storage.join(uri, _file(name, "json")), _references(split.examples))
-        splits.append(_prepared_split(name, split, features, also_in_training.get(name, 0)))
+        splits.append(_prepared_split(name, split, features, also_in_training.get(name, ())))
     tfidf = tfidf_baseline(task, data) if wanted.baselines.tfidf else Baseline({})
     baselines = {"majority": majority_scores(task, data) if wanted.baselines.majority else {}, "tfidf": tfidf.scores}
     return {
@@ -210,9 +213,7 @@ def _make(wanted: TaskPreparation, task: UserTask, files: TaskFiles, uri: str) -
         "labels": list(data.labels),
         "label_counts": _label_counts(data),
         "num_choices": num_choices,
-        "may_have_no_answer": any(
-            isinstance(one, QuestionExample) and one.answers == () for one in data.train.examples
-        ),
+        "may_have_no_answer": has_unanswerable(data.train),
         "num_train_rows": num_train_rows // num_choices,
         "splits": [asdict(split) for split in splits],
         "baselines": {name: scores for name, scores in baselines.items() if scores},
@@ -234,17 +235,18 @@ def _num_choices(splits: Mapping[str, Split]) -> int:
     return numbers[TRAIN]
 
 
-def _prepared_split(name: str, split: Split, features: Features, num_also_in_training: int) -> PreparedSplit:
+def _prepared_split(name: str, split: Split, features: Features, also_in_training: Sequence[str]) -> PreparedSplit:
+    shared = (f"{identifier}: a training example asks the same" for identifier in also_in_training[:MAX_REPORTED_ROWS])
     return PreparedSplit(
         name=name,
         num_examples=features.num_examples,
         num_rows=split.num_rows,
         num_bad_rows=split.num_bad_rows,
-        num_also_in_training=num_also_in_training,
+        num_also_in_training=len(also_in_training),
         num_labelled=sum(_label(example) is not None for example in split.examples),
         num_cut=features.num_cut,
         num_without_window=len(split.examples) - features.num_examples,
-        report=split.report,
+        report=(*split.report, *shared),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipelines.errors import DataError
-from pipelines.specs.labelled import format_of
+from pipelines.specs.labelled import Format, format_of
 from pipelines.specs.task import (
     ClassificationTask,
     MultipleChoiceTask,
@@ -41,7 +41,14 @@ from pipelines.tasks.files import (
     text_of,
     texts_of,
 )
-from pipelines.tasks.squad_file import answer_of, checked_question, read_squad
+from pipelines.tasks.squad_file import (
+    answer_of,
+    checked_question,
+    has_unanswerable,
+    read_squad,
+    says_impossible,
+    without_hidden_answers,
+)
 from pipelines.tasks.tables import Row
 
 _HASHES = 2**64
@@ -66,7 +73,11 @@ def read_task(task: UserTask, files: TaskFiles) -> TaskData:
     else:
         train, held_out = _hold_out(train, task.data.validation_fraction, pairs_have_order)
         validation = {"": held_out}
-    test = {name: _read(task, split, labels) for name, split in files.test.items()}
+    reading = _Reading(labels, _num_columns(task, files))
+    test = {
+        name: without_hidden_answers(_read(task, split, reading), may_have_none=has_unanswerable(train))
+        for name, split in files.test.items()
+    }
     for kind, splits in (("validation", validation), ("test", test)):
         for name, split in splits.items():
             is_whole = kind == "test" and files.test[name].is_whole
@@ -101,15 +112,15 @@ def _check_identifiers(name: str, split: Split) -> None:
             seen.add(example.identifier)
 
 
-def overlap(data: TaskData) -> dict[str, int]:
-    """Examples of each other split that ask what a training example asks: scores on them are too good."""
+def overlap(data: TaskData) -> dict[str, tuple[str, ...]]:
+    """Identifiers of each other split's examples that ask what a training example asks: scores on them are too good."""
 
     def asked(example: Example) -> int:
         return content_hash(example, pairs_have_order=data.pairs_have_order)
 
     seen = set(map(asked, data.train.examples))
     return {
-        name: sum(asked(example) in seen for example in split.examples)
+        name: tuple(example.identifier for example in split.examples if asked(example) in seen)
         for name, split in {**_named("validation", data.validation), **_named("test", data.test)}.items()
     }
 
@@ -118,25 +129,51 @@ def _named(kind: str, splits: dict[str, Split]) -> dict[str, Split]:
     return {f"{kind} {name}".strip(): split for name, split in splits.items()}
 
 
-def _read(task: UserTask, files: SplitFiles, labels: tuple[str, ...] = (), is_for_training: bool = False) -> Split:
+class _Reading(NamedTuple):
+    """What the training data say of how a split that may lack labels is read."""
+
+    labels: tuple[str, ...] = ()
+    num_columns: int = 0
+    """Of CoNLL; 0 of other files."""
+
+
+_NOTHING = _Reading()
+
+
+def _num_columns(task: UserTask, files: TaskFiles) -> int:
+    """Of the training files; 0 where nobody asks, or they are not CoNLL."""
+    if not isinstance(task, TokenClassificationTask) or not files.test or _kind_of(files.train) != "conll":
+        return 0
+    return min(map(conll.num_columns, files.train.uris))
+
+
+def _kind_of(files: SplitFiles) -> Format | None:
+    return files.kind or format_of(files.uris[0])
+
+
+def _read(task: UserTask, files: SplitFiles, reading: _Reading = _NOTHING, is_for_training: bool = False) -> Split:
     match task:
         case ClassificationTask() | RegressionTask():
             columns = {"text": task.text, "label": task.label}
             if task.text_pair is not None:
                 columns["text_pair"] = task.text_pair
-            return read_split(files, lambda row: _text(task, row, files, labels), columns, frozenset({"label"}))
+            return read_split(files, lambda row: _text(task, row, files, reading.labels), columns, frozenset({"label"}))
         case TokenClassificationTask():
-            kind = files.kind or format_of(files.uris[0])
+            kind = _kind_of(files)
             if kind == "conllu":
                 column = task.tags if task.tags != "tags" else "upos"
                 return split_of(files, lambda uri: conll.read_conllu(uri, column, has_labels=files.has_labels))
             if kind == "conll":
                 tokens, tags = _column_number(task.tokens, "tokens", 0), _column_number(task.tags, "tags", -1)
-                return split_of(files, lambda uri: conll.read_conll(uri, tokens, tags, has_labels=files.has_labels))
+                layout = conll.Columns(tokens, tags, reading.num_columns)
+                return split_of(
+                    files,
+                    lambda uri: conll.read_conll(uri, layout, has_labels=files.has_labels, known=reading.labels),
+                )
             columns = {"tokens": task.tokens, "tags": task.tags}
             return read_split(files, lambda row: _tagged(task, row, files.has_labels), columns, frozenset({"tags"}))
         case QuestionAnsweringTask():
-            if (files.kind or format_of(files.uris[0])) == "squad":
+            if _kind_of(files) == "squad":
                 return split_of(
                     files,
                     lambda uri: read_squad(uri, is_for_training=is_for_training, has_labels=files.has_labels),
@@ -197,7 +234,7 @@ def _question(task: QuestionAnsweringTask, row: Row, is_for_training: bool, has_
     identifier = row.values.get(task.identifier)
     question, context = text_of(row, task.question), text_of(row, task.context)
     name = f"{row.uri}:{row.line}" if identifier is None else str(identifier)
-    asked = QuestionExample(name, question, context, answers)
+    asked = QuestionExample(name, question, context, answers, says_impossible(row.values))
     return checked_question(asked, is_for_training=is_for_training, has_labels=has_labels)
 
 

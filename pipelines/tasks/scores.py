@@ -40,6 +40,11 @@ def is_better(metric: str, value: float, other: float) -> bool:
     return value < other if metric in SMALLER_IS_BETTER else value > other
 
 
+def positive_label(task: UserTask, labels: Sequence[str]) -> str | None:
+    """The label that a classification's F1 is of: the second of two; None where a task has no such figure."""
+    return labels[1] if isinstance(task, ClassificationTask) and len(labels) == 2 else None
+
+
 def classification_scores(
     predicted: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], num_labels: int
 ) -> dict[str, float]:

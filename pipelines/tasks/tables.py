@@ -50,7 +50,7 @@ def read_rows(uri: str, kind: Format, names: Sequence[str] | None = None) -> Ite
         names: of the columns, for a `csv` or `tsv` without a header.
 
     Raises:
-        DataError: the file is damaged, or has no header.
+        DataError: the file is damaged, or does not name its columns once each.
         StorageError: it cannot be read.
     """
     match kind:
@@ -114,7 +114,8 @@ def _separated(uri: str, kind: Format, names: Sequence[str] | None) -> Iterator[
             yield BadRow(uri, before + 1, f"the row is no CSV: {error}", max(1, number - before))
             continue
         number = rows.line_num
-        if not any(cell.strip() for cell in cells):
+        # A row of empty cells is a row: what has none of its values is malformed, and counted.
+        if not any(cell.strip() for cell in cells) and (len(cells) < 2 or header is None):
             continue
         if header is None:
             header = _header(uri, [cell.strip() for cell in cells])
@@ -140,12 +141,20 @@ class _TabReader:
 
 
 def _header(uri: str, cells: list[str]) -> list[str]:
-    doubled = sorted({cell for cell in cells if cells.count(cell) > 1})
-    if doubled or not all(cells):
+    if len(set(cells)) < len(cells) or not all(cells):
         raise DataError(
             f"{uri} must begin with a header that names every column once, got {', '.join(map(repr, cells))[:300]}"
         )
     return cells
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, of whose keys none comes twice: nobody can tell which value is meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"an object must have every key once, got {', '.join(map(repr, keys))}")
+    return found
 
 
 def _json_lines(uri: str) -> Iterator[Row | BadRow]:
@@ -156,7 +165,7 @@ def _json_lines(uri: str) -> Iterator[Row | BadRow]:
             yield BadRow(uri, number, "the line must be UTF-8")
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=_object)
             # What is no character at all can stand in JSON as an escape, "\ud83d".
             has_half = "\\u" in line and is_broken(json.dumps(record, ensure_ascii=False))
         except (ValueError, RecursionError) as error:
@@ -177,7 +186,7 @@ def _parquet(uri: str) -> Iterator[Row | BadRow]:
     with storage.open_input(uri) as stream:
         try:
             file = pq.ParquetFile(_seekable(stream))
-            yield from _records(uri, file.iter_batches(_PARQUET_BATCH_ROWS))
+            yield from _records(uri, file.schema_arrow.names, file.iter_batches(_PARQUET_BATCH_ROWS))
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(f"{uri} must be a Parquet file: {' '.join(str(error).split())[:300]}") from error
 
@@ -187,13 +196,14 @@ def _arrow_folder(uri: str) -> Iterator[Row | BadRow]:
     import pyarrow as pa
 
     state = storage.read_json(storage.join(uri, "state.json"))
-    names = _label_names(uri)
+    labels = _label_names(uri)
     first = 0
     for file in state.get("_data_files", ()):
         path = storage.join(uri, file["filename"])
         with storage.open_input(path) as stream:
             try:
-                for row in _records(path, pa.ipc.open_stream(stream), names, first):
+                batches = pa.ipc.open_stream(stream)
+                for row in _records(path, batches.schema.names, batches, labels, first):
                     first = row.line
                     yield row
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -221,15 +231,39 @@ def _label_names(uri: str) -> dict[str, list[str]]:
 
 
 def _records(
-    uri: str, batches: Any, names: Mapping[str, list[str]] | None = None, first: int = 0
+    uri: str, columns: Sequence[str], batches: Any, labels: Mapping[str, list[str]] | None = None, first: int = 0
 ) -> Iterator[Row | BadRow]:
+    if len(set(columns)) < len(columns):
+        raise DataError(f"{uri} must name every column once, got {', '.join(map(repr, columns))[:300]}")
     number = first
     for batch in batches:
-        for values in batch.to_pylist():
+        for values in _python_rows(batch):
             number += 1
-            for column, labels in (names or {}).items():
-                values[column] = _named(values.get(column), labels)
+            if isinstance(values, str):
+                yield BadRow(uri, number, values)
+                continue
+            for column, names in (labels or {}).items():
+                values[column] = _named(values.get(column), names)
             yield Row(uri, number, values)
+
+
+def _python_rows(batch: Any) -> Iterator[dict[str, Any] | str]:
+    """The rows of a batch; in place of one that has no values in Python, what is wrong with it."""
+    try:
+        rows = batch.to_pylist()
+    except (ValueError, OverflowError):  # Arrow looks at its text when it is asked for, and takes the batch as one
+        rows = [_python_row(batch.slice(index, 1)) for index in range(batch.num_rows)]
+    yield from rows
+
+
+def _python_row(batch: Any) -> dict[str, Any] | str:
+    try:
+        values: dict[str, Any] = batch.to_pylist()[0]
+    except UnicodeDecodeError:
+        return "the row must be UTF-8"
+    except (ValueError, OverflowError) as error:  # a date after the year 9999, say
+        return f"the row must have values that Python has: {' '.join(str(error).split())[:200]}"
+    return values
 
 
 def _named(value: Any, labels: list[str]) -> Any:

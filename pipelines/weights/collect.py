@@ -35,6 +35,8 @@ class Collected:
     """By `discriminator`, `encoder` (a main network that detects nothing) and `generator`."""
     vocabulary_uris: tuple[str, ...]
     """Where its vocabulary may lie, likeliest first."""
+    tokenizer: PretrainedTokenizerSpec | None = None
+    """The vocabulary that a job of ours names, the last of these, with the rules by which the job read its text."""
 
 
 def collect(uri: str, wanted: tuple[str, ...]) -> Collected:
@@ -91,7 +93,8 @@ def _collect_ours(uri: str, wanted: tuple[str, ...]) -> Collected:
     if not names:
         raise CheckpointError(f"{found.uri} must hold a {wanted[0]}, got {' and '.join(exported)}")
     vocabularies = [storage.join(found.job_uri, "exports", next(iter(exported)))]
-    if isinstance(found.spec.tokenizer, PretrainedTokenizerSpec):
-        vocabularies.append(found.spec.tokenizer.uri)
+    tokenizer = found.spec.tokenizer if isinstance(found.spec.tokenizer, PretrainedTokenizerSpec) else None
+    if tokenizer is not None:
+        vocabularies.append(tokenizer.uri)
     weights = {name: NetworkWeights(found.uri, *exported[name]) for name in names}
-    return Collected("our checkpoint", weights, tuple(vocabularies))
+    return Collected("our checkpoint", weights, tuple(vocabularies), tokenizer)

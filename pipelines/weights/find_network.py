@@ -13,8 +13,8 @@ from pipelines import storage
 from pipelines.errors import CheckpointError, CorpusError
 from pipelines.specs.corpus import PretrainedTokenizerSpec
 from pipelines.specs.model_source import NetworkFiles, RegisteredNetwork
-from pipelines.tokenizer import pretrained_file, read_pretrained, vocab_size
-from pipelines.weights.collect import collect
+from pipelines.tokenizer import pretrained_file, read_pretrained, vocab_size, with_rules
+from pipelines.weights.collect import Collected, collect
 from pipelines.weights.sources import NetworkWeights
 
 log = logging.getLogger(__name__)
@@ -48,20 +48,19 @@ def find_network(
         StorageError: a file cannot be read.
     """
     if isinstance(source, NetworkFiles):
-        return _find(source.uri, source.tokenizer_uri, wanted, source.uri, field)
+        found = collect(source.uri, wanted)
+        return _with_vocabulary(found, _vocabulary(found, source, field), source.uri)
     from pipelines.record.registry import download_transformers_model  # imports MLflow
 
     with tempfile.TemporaryDirectory() as scratch:
         files = download_transformers_model(tracking_uri, source.uri, Path(scratch), field)
         version = f"{source.name} version {files.version}"
-        return _find(str(files.model), str(files.tokenizer), wanted, version, field)
+        return _with_vocabulary(collect(str(files.model), wanted), with_rules(str(files.tokenizer)), version)
 
 
-def _find(uri: str, tokenizer_uri: str | None, wanted: tuple[str, ...], origin: str, field: str) -> FoundNetwork:
-    found = collect(uri, wanted)
+def _with_vocabulary(found: Collected, vocabulary: PretrainedTokenizerSpec, origin: str) -> FoundNetwork:
     weights = next(iter(found.networks.values()))
-    vocabulary = tokenizer_uri or _vocabulary(found.vocabulary_uris, origin, field)
-    tokenizer = read_pretrained(PretrainedTokenizerSpec(uri=vocabulary))
+    tokenizer = read_pretrained(vocabulary)
     entries = vocab_size(tokenizer)
     if entries > weights.sizes.vocab_size:
         raise CheckpointError(
@@ -74,7 +73,22 @@ def _find(uri: str, tokenizer_uri: str | None, wanted: tuple[str, ...], origin: 
     return FoundNetwork(weights, tokenizer, origin)
 
 
-def _vocabulary(uris: tuple[str, ...], origin: str, field: str) -> str:
+def _vocabulary(found: Collected, source: NetworkFiles, field: str) -> PretrainedTokenizerSpec:
+    """The vocabulary that is named, or lies beside the weights, with its rules."""
+    uri = source.tokenizer_uri or _uri_beside(found.vocabulary_uris, source.uri, field)
+    lowercase, strip_accents = source.lowercase, source.strip_accents
+    if pretrained_file(uri).endswith(".json") and (lowercase is not None or strip_accents is not None):
+        log.warning(
+            "tokenizer_rules_ignored", extra={"uri": uri, "reason": "a tokenizer.json brings its own", "field": field}
+        )
+    if found.tokenizer is not None and uri == found.tokenizer.uri:
+        lowercase = found.tokenizer.lowercase if lowercase is None else lowercase
+        strip_accents = found.tokenizer.strip_accents if strip_accents is None else strip_accents
+        return PretrainedTokenizerSpec(uri=uri, lowercase=lowercase, strip_accents=strip_accents)
+    return with_rules(uri, lowercase, strip_accents)
+
+
+def _uri_beside(uris: tuple[str, ...], origin: str, field: str) -> str:
     for uri in uris:
         try:
             pretrained_file(uri)

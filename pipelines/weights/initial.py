@@ -169,7 +169,8 @@ def _other_vocabulary(uri: str, expected: int, got: int) -> str:
 def _compare_vocabularies(uri: str, tokenizer: Tokenizer) -> None:
     """Say it where a vocabulary lies beside the weights and has other entries: the size alone may agree by chance."""
     try:
-        theirs = read_pretrained(PretrainedTokenizerSpec(uri=uri)).get_vocab(with_added_tokens=True)
+        # For its entries alone: how it reads text is no matter here.
+        theirs = read_pretrained(PretrainedTokenizerSpec(uri=uri, lowercase=False)).get_vocab(with_added_tokens=True)
     except (storage.StorageError, CorpusError):
         return  # there is none
     ours = tokenizer.get_vocab(with_added_tokens=True)

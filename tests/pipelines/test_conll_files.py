@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipelines.errors import DataError
-from pipelines.tasks.conll import read_conll
+from pipelines.tasks.conll import Columns, num_columns, read_conll
 from pipelines.tasks.examples import TaggedExample
 from pipelines.tasks.tables import BadRow
 
 Pairs = list[tuple[str, str]]
+SHAPE = Columns()
 
 
-def read(folder: Path, text: str, **fields: bool) -> tuple[list[Pairs], list[str]]:
+def read(folder: Path, text: str, columns: Columns = SHAPE, **fields: Any) -> tuple[list[Pairs], list[str]]:
     """Words with their labels, sentence by sentence; and what is wrong with the other sentences."""
     path = folder / "words.conll"
     path.write_bytes(text.encode())
     sentences: list[Pairs] = []
     problems: list[str] = []
-    for found in read_conll(str(path), 0, -1, **fields):
+    for found in read_conll(str(path), columns, **fields):
         if isinstance(found, BadRow):
             problems.append(f"{found.line}: {found.detail}")
         else:
@@ -74,6 +76,35 @@ def test_an_empty_last_cell_is_no_label(tmp_path: Path) -> None:
     assert problems == []
 
 
+@pytest.mark.parametrize("placeholder", ["_", "-"])
+def test_a_placeholder_is_no_label_where_there_may_be_none(tmp_path: Path, placeholder: str) -> None:
+    """Unless it is a label of the training data; and with labels it is one."""
+    text = f"It\t{placeholder}\n\nends\tO\n"
+    assert read(tmp_path, text, has_labels=False) == ([[("It", "")], [("ends", "O")]], [])
+    labelled = ([[("It", placeholder)], [("ends", "O")]], [])
+    assert read(tmp_path, text, has_labels=False, known=(placeholder, "O")) == labelled
+    assert read(tmp_path, text) == labelled
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (Columns(), "B-NP"),
+        (Columns(num_with_labels=3), "B-NP"),
+        (Columns(num_with_labels=4), ""),
+        (Columns(0, 1, 4), "PRP"),
+        (Columns(0, 3, 4), ""),
+    ],
+)
+def test_a_file_of_fewer_columns_lacks_that_of_the_labels(tmp_path: Path, columns: Columns, expected: str) -> None:
+    assert read(tmp_path, "It PRP B-NP\n", columns, has_labels=False) == ([[("It", expected)]], [])
+
+
+def test_columns_are_counted_behind_comments_and_marks_of_documents(tmp_path: Path) -> None:
+    (tmp_path / "words.conll").write_text("-DOCSTART- -X-\n\n# sent_id = 5\nIt PRP B-NP O\n")
+    assert num_columns(str(tmp_path / "words.conll")) == 4
+
+
 @pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\u2009"])
 def test_other_blanks_than_asciis_stand_inside_words(tmp_path: Path, blank: str) -> None:
     found, problems = read(tmp_path, f"10{blank}000  CD \n{blank} NN\n")
@@ -91,7 +122,7 @@ def test_sentences_come_before_the_file_has_been_read(tmp_path: Path) -> None:
     """A file that is cut off gives what stands before the cut, and then says so."""
     path = tmp_path / "words.conll.gz"
     path.write_bytes(gzip.compress(b"It O\n\n" * 100_000)[:-100])
-    sentences = read_conll(str(path), 0, -1)
+    sentences = read_conll(str(path), Columns())
     assert next(sentences) == TaggedExample("words.conll.gz:1", ("It",), ("O",))
     with pytest.raises(DataError, match=r"words.conll.gz: the gzip data is damaged"):
         list(sentences)

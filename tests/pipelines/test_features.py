@@ -203,7 +203,7 @@ class WatchedTokenizer:
 def test_texts_are_tokenised_a_bounded_number_of_characters_at_a_time(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
 ) -> None:
-    """However long they are; a text that is longer by itself goes alone, and rows are the same."""
+    """However long they are: one that is longer by itself goes in pieces, and rows are the same."""
     lengths = [10, 30, 90, 5, 200, 1, 99]
     examples: list[Example] = [
         TextExample(str(index), "a b " * (count // 4 + 1), None, "x")
@@ -216,11 +216,82 @@ def test_texts_are_tokenised_a_bounded_number_of_characters_at_a_time(
     monkeypatch.setattr("pipelines.tasks.encodings.CHUNK_CHARACTERS", 101)
     watched = WatchedTokenizer(tokenizer)
     made = FeatureMaker(task, watched, special_ids(tokenizer), ("x", "y"), 16).make(examples)
-    *others, longest = sorted(watched.batches)
-    assert 200 <= longest <= 204
-    assert all(size <= 101 for size in others)
+    assert max(watched.batches) <= 101
     assert len(watched.batches) < len(lengths)
+    assert all(np.array_equal(getattr(made, name), getattr(whole, name)) for name in ("input_ids", "labels", "is_cut"))
+
+
+def long_text(seed: int, blanks: str) -> str:
+    """Some thousand characters, in which blanks may come in runs."""
+    rng = random.Random(seed)
+    words = rng.choices([*WORDS, "towers", "unbreakable", ".", "aaab" * 3], k=600)
+    return "".join(word + rng.choice(blanks) * rng.choice([1, 1, 1, 9]) for word in words)
+
+
+@pytest.mark.parametrize("blanks", [" ", "\n", " \t\n"])
+def test_a_long_context_is_tokenised_in_pieces_to_the_same_tokens(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, blanks: str
+) -> None:
+    """And where each token stands, in the whole text."""
+    text = long_text(7, blanks)
+    start = text.index("oslo", 3000)
+    examples = [QuestionExample("1", "of", text, (Answer("oslo", start),)), QuestionExample("2", "of", CONTEXT, ())]
+    task = QuestionAnsweringTask.model_validate({"data": DATA, "document_stride": 5})
+    whole = maker(task, tokenizer).make(examples)
+    monkeypatch.setattr("pipelines.tasks.encodings.CHUNK_CHARACTERS", 101)
+    watched = WatchedTokenizer(tokenizer)
+    made = FeatureMaker(task, watched, special_ids(tokenizer), (), 16).make(examples)
+    assert max(watched.batches) <= 101
     assert np.array_equal(made.input_ids, whole.input_ids)
+    assert np.array_equal(made.labels, whole.labels)
+    assert made.offsets is not None
+    assert whole.offsets is not None
+    assert np.array_equal(made.offsets, whole.offsets)
+
+
+def test_of_a_long_text_no_more_is_tokenised_than_a_row_takes(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a pair with it is cut as ever, and counted as such."""
+    task = ClassificationTask.model_validate({"data": DATA, "text_pair": "p"})
+    examples = [TextExample("1", long_text(1, " "), "red green blue", "x"), TextExample("2", "of", "red", "x")]
+    whole = maker(task, tokenizer, ("x", "y")).make(examples)
+    monkeypatch.setattr("pipelines.tasks.encodings.CHUNK_CHARACTERS", 101)
+    watched = WatchedTokenizer(tokenizer)
+    made = FeatureMaker(task, watched, special_ids(tokenizer), ("x", "y"), 16).make(examples)
+    assert sum(watched.batches) < 400
+    assert np.array_equal(made.input_ids, whole.input_ids)
+    assert made.is_cut.tolist() == [True, False]
+
+
+def test_a_text_without_blanks_is_cut_anywhere(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chinese has none, and each of its characters is a token; of a word that is as long two are made."""
+    task = QuestionAnsweringTask.model_validate({"data": DATA})
+    example = QuestionExample("1", "of", "漢" * 250, ())
+    whole = maker(task, tokenizer).make([example])
+    monkeypatch.setattr("pipelines.tasks.encodings.CHUNK_CHARACTERS", 100)
+    made = maker(task, tokenizer).make([example])
+    assert np.array_equal(made.input_ids, whole.input_ids)
+    assert made.offsets is not None
+    assert made.offsets.max() == 250
+
+
+def test_words_keep_their_numbers_in_pieces(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One word is longer than a piece, some have several tokens, and one has none."""
+    words = ("a" * 99, "\u200b", *["towers", "x" * 300, "."] * 20)
+    task = TokenClassificationTask.model_validate({"data": DATA})
+    example = TaggedExample("1", words, tuple("xy"[index % 2] for index in range(len(words))))
+    whole = maker(task, tokenizer, ("x", "y"), length=150).make([example])
+    monkeypatch.setattr("pipelines.tasks.encodings.CHUNK_CHARACTERS", 150)
+    watched = WatchedTokenizer(tokenizer)
+    made = FeatureMaker(task, watched, special_ids(tokenizer), ("x", "y"), 150).make([example])
+    assert max(watched.batches) <= 150
+    assert np.array_equal(made.input_ids, whole.input_ids)
+    assert np.array_equal(made.labels, whole.labels)
+    assert made.first_words is not None
+    assert whole.first_words is not None
+    assert np.array_equal(made.first_words, whole.first_words)
+    assert made.is_cut.tolist() == whole.is_cut.tolist() == [True]
 
 
 def test_each_choice_is_a_row(tokenizer: Tokenizer) -> None:

@@ -17,6 +17,7 @@ from pipelines.predict import main
 from pipelines.predicting.errors import PredictError
 from pipelines.predicting.local import outcome_of, predict_with_folder
 from pipelines.predicting.model import load_model
+from pipelines.predicting.rows import question_rows
 from pipelines.specs.prediction import PredictAnswer, PredictInput, Prediction
 
 TEXT = "Anna unseens the sea ."
@@ -163,6 +164,15 @@ def test_a_long_context_is_read_in_windows(folders: dict[str, Path]) -> None:
     told = ask(folder, text=question, text_pair=context)
     assert (told.start, told.end) == max(found)[1:]
     assert not told.was_cut
+
+
+def test_windows_begin_in_the_middle_of_the_one_before(tmp_path: Path) -> None:
+    """Not 128 tokens on, as in training: of 512 that would have most of a long context read four times."""
+    folder = model_folder(tmp_path, "ElectraForQuestionAnswering", max_position_embeddings=512)
+    features = question_rows(load_model(folder), "where lives bert ?", "sea " * 2000)
+    room = 512 - 3 - 4
+    assert [features.starts[row + 1] - features.starts[row] for row in range(3)] == [512] * 3
+    assert features.num_rows == 1 + -(-(2000 - room) // (room // 2))
 
 
 def test_what_is_too_long_is_cut_and_said_to_be(folders: dict[str, Path]) -> None:

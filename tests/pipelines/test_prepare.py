@@ -69,6 +69,19 @@ def test_what_is_cut_and_what_has_no_label_is_counted(tmp_path: Path) -> None:
     )
 
 
+def test_examples_that_are_training_examples_too_are_named(tmp_path: Path) -> None:
+    """Behind the malformed rows, and no more of them than of these."""
+    rows = [{"text": f"the film is good {'. ' * index}", "label": "ab"[index % 2]} for index in range(30)]
+    train = write_rows(tmp_path / "train.jsonl", rows)
+    validation = write_rows(tmp_path / "dev.jsonl", [{"text": "a book .", "label": None}, *rows[:25]])
+    data = {"train": train, "validation": validation, "max_bad_row_fraction": 0.5}
+    (split,) = prepared(tmp_path, ClassificationTask.model_validate({"data": data})).splits_of("validation")
+    bad, *shared = split.report
+    assert bad.endswith("dev.jsonl:1: column 'label' must hold a label, got None")
+    assert shared == [f"dev.jsonl:{line}: a training example asks the same" for line in range(2, 22)]
+    assert split.num_also_in_training == 25
+
+
 def test_sentences_without_labels_are_counted(tmp_path: Path) -> None:
     tagged = {"tokens": ["anna", "lives"], "tags": ["A", "B"]}
     train = write_rows(tmp_path / "train.jsonl", [tagged] * 4)

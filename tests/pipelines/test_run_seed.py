@@ -16,14 +16,18 @@ from finetuning_world import TASKS, base_model, seed_task, toy_task
 
 from pipelines import storage
 from pipelines.errors import CheckpointError, DataError, NonFiniteLossError
+from pipelines.finetune import _finetune
 from pipelines.finetuning.export import architecture, export_finetuned
 from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.keep_base_model import keep_base_model
-from pipelines.finetuning.run_seed import run_seed
+from pipelines.finetuning.run_seed import find_finished, run_seed
 from pipelines.finetuning.seed_task import SeedResult, SeedTask
 from pipelines.finetuning.submission import write_submissions
 from pipelines.finetuning.summarise import summarise
-from pipelines.specs.finetune import BaselineSpec, ModelFiles
+from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.predicting.local import predict_with_folder
+from pipelines.specs.finetune import BaselineSpec, FinetuneSpec, ModelFiles
+from pipelines.specs.prediction import PredictInput
 from pipelines.specs.task import MultipleChoiceTask
 from pipelines.tasks.prepare import TaskPreparation, prepare_task
 from pipelines.tasks.scores import main_metric
@@ -78,6 +82,23 @@ def test_an_export_answers_as_the_run_did(tmp_path: Path, kind: str) -> None:
             assert logits.softmax(0).max().item() == pytest.approx(predicted["probability"], abs=1e-4)
 
 
+def test_an_export_cuts_what_is_longer_than_it_was_trained_on(tmp_path: Path) -> None:
+    """At the task's length, though the network has more positions; longer texts do not end in an error."""
+    task = seed_task(tmp_path, num_epochs=None, num_train_steps=1, max_sequence_length=16)
+    assert task.base.encoder.max_position_embeddings == 64
+    result = run_seed(task)
+    scores = summarise(task.prepared, [result]).scores
+    uri = export_finetuned(ExportTask(task, scores, result.num_steps, "ft-1", "toy", None, str(tmp_path / "export")))
+    assert transformers.AutoTokenizer.from_pretrained(uri).model_max_length == 16
+    classify = transformers.pipeline("text-classification", model=uri, tokenizer=uri)
+    told = classify("the film is good . " * 40, truncation=True)[0]
+    assert told["score"] == pytest.approx(
+        classify("the film is good . " * 2 + "the film is good")[0]["score"], abs=1e-6
+    )
+    shorter = predict_with_folder(Path(uri), [PredictInput(text="the film is good . " * 40)]).predictions[0]
+    assert (shorter.was_cut, shorter.probabilities[told["label"]]) == (True, pytest.approx(told["score"], abs=1e-5))
+
+
 def kill_at(task: SeedTask, step: int) -> None:
     """Run in a process of its own, with a checkpoint after every step, and kill -9 it when it has come so far."""
     process = multiprocessing.get_context("spawn").Process(target=run_seed, args=(task, 0.0))
@@ -125,6 +146,20 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     assert Path(task.uri, "weights.safetensors").stat().st_mtime_ns == written
     other = dataclasses.replace(task, training=task.training.model_copy(update={"learning_rate": 1e-3}))
     assert SeedResult.find(task.uri, other.identity) is None
+
+
+def test_checkpoints_left_by_a_kill_after_the_last_word_are_deleted(tmp_path: Path) -> None:
+    """Whoever finds a finished run starts it no more: it is where it is found that they go."""
+    task = seed_task(tmp_path, num_train_steps=1, num_epochs=None)
+    assert find_finished(task) is None
+    result = run_seed(task)
+    state = Path(task.uri, "checkpoints", "step_00000001", "state.pt")
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"much")
+    spec = FinetuneSpec(kind="finetune", model=ModelFiles(uri=task.base.origin), task=task.prepared.task)
+    reporter = ProgressReporter(JobDirectory(str(tmp_path / "job")))
+    assert _finetune([task], spec, reporter) == {0: result}
+    assert not state.parent.parent.exists()
 
 
 def test_seeds_differ_and_one_seed_repeats(tmp_path: Path) -> None:

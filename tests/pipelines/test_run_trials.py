@@ -14,8 +14,10 @@ from search_world import BASE, search_context
 
 from pipelines.errors import JobCancelled
 from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.main import describe_failure
+from pipelines.searching import tune_searcher
 from pipelines.searching.ledger import Ledger
-from pipelines.searching.measures import TrainingMeasure
+from pipelines.searching.measures import CorruptionMeasure, Measure, TrainingMeasure
 from pipelines.searching.run_trials import run_trials
 from pipelines.searching.suggest import proposer_of
 from pipelines.specs.documents import CONTROL_FILE, Control
@@ -34,20 +36,24 @@ RULES: dict[str, Any] = {
 }
 
 
+HELD_OUT = TrainingMeasure("generator_loss")
+
+
 class Search:
     """A search on a small corpus, run by as many attempts as a test makes."""
 
-    def __init__(self, folder: Path, **fields: Any) -> None:
-        self.context = search_context(folder, **{**RULES, **fields})
+    def __init__(self, folder: Path, at_a_time: int = 1, **fields: Any) -> None:
+        compute = {"max_concurrent_trials": at_a_time}  # each place costs the start of a process
+        self.context = search_context(folder, **{**RULES, "compute": compute, **fields})
         self.directory = JobDirectory(self.context.job_uri)
         self.num_attempts = 0
 
-    def attempt(self, on_step: Callable[[], None] = lambda: None) -> Ledger:
+    def attempt(self, on_step: Callable[[], None] = lambda: None, measure: Measure = HELD_OUT) -> Ledger:
         self.num_attempts += 1
         ledger = Ledger(self.directory, "generator_loss", "min")
         run_trials(
             self.context,
-            TrainingMeasure("generator_loss"),
+            measure,
             ledger,
             proposer_of(self.context.search, "min"),
             ProgressReporter(self.directory),
@@ -67,7 +73,7 @@ class DriverDiedError(Exception):
 
 
 def test_every_trial_comes_to_an_end_and_some_are_stopped_early(tmp_path: Path) -> None:
-    search = Search(tmp_path)
+    search = Search(tmp_path, at_a_time=2)
     trials = search.attempt().trials
     assert [one.number for one in trials] == list(range(5))
     assert {one.state for one in trials} == {"COMPLETED", "STOPPED"}
@@ -90,7 +96,7 @@ def test_an_attempt_after_the_last_runs_nothing_again(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_driver_had_begun_goes_on_and_nothing_is_scored_twice(tmp_path: Path) -> None:
-    search = Search(tmp_path)
+    search = Search(tmp_path, at_a_time=2)
 
     def die() -> None:
         if len(search.scored()) >= 3:
@@ -108,12 +114,16 @@ def test_what_a_dead_driver_had_begun_goes_on_and_nothing_is_scored_twice(tmp_pa
     assert {name: after[name] for name in scored} == scored
 
 
-def test_a_trial_whose_process_is_killed_goes_on_from_its_last_score(tmp_path: Path) -> None:
+def test_a_trial_whose_process_is_killed_goes_on_from_its_last_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the last, so that Ray Tune has nothing to run until the pause is over."""
+    monkeypatch.setattr(tune_searcher, "PAUSE_SECONDS", 3.0)
     search = Search(tmp_path, num_trials=2, scheduler={"type": "median_stopping", "num_rungs": 6, "min_trials": 9})
     killed: list[int] = []
 
     def kill() -> None:
-        if not killed and len(search.scored()) >= 3:
+        if not killed and len(search.scored()) >= 8:
             actors = [one for one in psutil.process_iter(["cmdline"]) if _is_trial(one)]
             killed.append(actors[0].pid)
             os.kill(actors[0].pid, signal.SIGKILL)
@@ -122,6 +132,15 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_last_score(tmp_path: P
     assert killed
     assert [one.state for one in trials] == ["COMPLETED", "COMPLETED"]
     assert all(len(one.rungs) == 6 for one in trials)
+
+
+def test_where_every_trial_is_lost_for_the_storage_another_attempt_may_fare_better(tmp_path: Path) -> None:
+    base = {**RULES["base"], "training": {**TRAINING, "max_failures": 0}}
+    search = Search(tmp_path, base=base, num_trials=2)
+    with pytest.raises(ConnectionError, match="no trial came to a score, 2 were lost; trial 0: StorageError") as caught:
+        search.attempt(measure=CorruptionMeasure(str(tmp_path / "nowhere.npz"), "auc"))
+    assert describe_failure(caught.value, "train", search.directory.storage_uri).can_retry
+    assert {one.state for one in search.attempt().trials} <= {"COMPLETED", "STOPPED"}
 
 
 def test_a_search_that_is_cancelled_stops_and_goes_on_later(tmp_path: Path) -> None:

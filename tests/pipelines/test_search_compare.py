@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pipelines.searching.compare import compare_settings, winner_of
+from pipelines.searching.compare import Choice, SettingRuns, compare_settings, winner_of
 from pipelines.specs.space import Point
 from pipelines.specs.trial_documents import SettingScores
 
@@ -18,13 +18,26 @@ B: Point = {"a.b": 2}
 Scores = Mapping[int, float]
 
 
-def compared(mode: str = "max", confidence: float = 0.95, **by_name: Scores) -> dict[str, SettingScores]:
+def compared(
+    mode: str = "max",
+    confidence: float = 0.95,
+    diverged: Mapping[str, tuple[int, ...]] | None = None,
+    **by_name: Scores,
+) -> dict[str, SettingScores]:
     """Settings `base`, `a` and `b`, as they come out."""
     points: dict[str, Point] = {"base": {}, "a": A, "b": B}
-    given = [(points[name], scores, 1e9) for name, scores in by_name.items()]
+    lost = diverged or {}
+    given = [SettingRuns(points[name], scores, 1e9, lost.get(name, ())) for name, scores in by_name.items()]
     found = compare_settings(given, "max" if mode == "max" else "min", confidence)
     names = {tuple(point.items()): name for name, point in points.items()}
     return {names[tuple(one.point.items())]: one for one in found}
+
+
+def chosen(settings: Mapping[str, SettingScores], num_seeds: int = 3, confidence: float = 0.95) -> Choice:
+    """What wins; something has a score."""
+    choice = winner_of(tuple(settings.values()), confidence, num_seeds)
+    assert choice is not None
+    return choice
 
 
 def by_seed(*values: float) -> dict[int, float]:
@@ -126,9 +139,7 @@ def test_a_setting_that_fails_with_a_seed_is_not_called_better() -> None:
     found = compared(base=base, a=a)
     assert found["a"].better_than_base_p is None
     assert found["a"].mean == pytest.approx(statistics.fmean(a.values()))
-    winner, is_better = winner_of(tuple(found.values()), 0.95)
-    assert winner is not None
-    assert (winner.is_base, is_better) == (True, False)
+    assert chosen(found, num_seeds=4) == Choice(found["base"], is_better=False)
 
 
 def test_seeds_that_the_base_failed_with_are_left_out_of_the_comparison() -> None:
@@ -158,8 +169,9 @@ def test_settings_with_equal_means_keep_the_order_they_are_given_in(mode: str) -
 
 
 def test_what_is_known_of_a_setting_is_passed_on() -> None:
-    (found,) = compare_settings([({}, {7: 0.5, 3: 0.25}, 123.0)], "max", 0.95)
+    (found,) = compare_settings([SettingRuns({}, {7: 0.5, 3: 0.25}, 123.0, (4,))], "max", 0.95)
     assert (found.by_seed, found.flops, found.is_base) == ({"7": 0.5, "3": 0.25}, 123.0, True)
+    assert found.diverged == (4,)
 
 
 @pytest.mark.parametrize(("mode", "sign"), [("max", 1), ("min", -1)])
@@ -167,54 +179,66 @@ def test_the_best_of_the_settings_that_are_better_wins(mode: str, sign: int) -> 
     base = by_seed(*(sign * value for value in (0.5, 0.6, 0.7)))
     a = by_seed(*(sign * value for value in (0.6, 0.71, 0.80)))
     b = by_seed(*(sign * value for value in (0.7, 0.81, 0.90)))
-    winner, is_better = winner_of(tuple(compared(mode, base=base, a=a, b=b).values()), 0.95)
-    assert winner is not None
-    assert (winner.point, is_better) == (dict(B), True)
+    found = compared(mode, base=base, a=a, b=b)
+    assert chosen(found) == Choice(found["b"], is_better=True)
 
 
 def test_within_seed_noise_the_base_wins_though_its_mean_is_lower() -> None:
     base, a = by_seed(0.5, 0.6, 0.7), by_seed(0.9, 0.5, 0.75)
-    settings = tuple(compared(base=base, a=a).values())
-    assert not settings[0].is_base
-    winner, is_better = winner_of(settings, 0.95)
-    assert winner is not None
-    assert (winner.is_base, is_better) == (True, False)
+    found = compared(base=base, a=a)
+    assert list(found) == ["a", "base"]
+    assert chosen(found) == Choice(found["base"], is_better=False)
 
 
 def test_a_higher_mean_that_may_be_noise_gives_way_to_a_lower_one_that_is_not() -> None:
     base, a, b = by_seed(0.5, 0.6, 0.7), by_seed(0.9, 0.6, 1.0), by_seed(0.6, 0.71, 0.80)
-    settings = tuple(compared(base=base, a=a, b=b).values())
-    assert settings[0].point == dict(A)
-    winner, is_better = winner_of(settings, 0.95)
-    assert winner is not None
-    assert (winner.point, is_better) == (dict(B), True)
+    found = compared(base=base, a=a, b=b)
+    assert next(iter(found)) == "a"
+    assert chosen(found) == Choice(found["b"], is_better=True)
 
 
 @pytest.mark.parametrize("base", [{}, {1: 0.9}, {2: 0.9, 3: 0.9}])
-def test_a_base_that_fails_with_a_seed_loses_to_the_best_setting_that_does_not(base: Scores) -> None:
+def test_a_base_that_diverges_with_a_seed_loses_to_the_best_setting_that_does_not(base: Scores) -> None:
     a, b = by_seed(0.2, 0.3, 0.4), {1: 0.8, 2: 0.9}
-    winner, is_better = winner_of(tuple(compared(base=base, b=b, a=a).values()), 0.95)
-    assert winner is not None
-    assert (winner.point, is_better) == (dict(A), True)
+    diverged = {"base": tuple({1, 2, 3} - base.keys()), "b": (3,)}
+    found = compared(base=base, b=b, a=a, diverged=diverged)
+    assert chosen(found) == Choice(found["a"], is_better=True, has_base_diverged=True)
 
 
-def test_a_base_that_fails_as_often_as_all_others_is_kept() -> None:
-    winner, is_better = winner_of(tuple(compared(base=by_seed(0.1, 0.2), a={1: 0.8, 3: 0.9}).values()), 0.95)
-    assert winner is not None
-    assert (winner.is_base, is_better) == (True, False)
+def test_a_base_that_diverges_as_all_others_do_is_kept() -> None:
+    found = compared(base=by_seed(0.1, 0.2), a={1: 0.8, 3: 0.9}, diverged={"base": (3,), "a": (2,)})
+    assert chosen(found) == Choice(found["base"], is_better=False)
+
+
+def test_of_settings_that_all_diverge_one_that_has_a_score_is_taken() -> None:
+    found = compared(base={}, a={1: 0.9}, b={1: 0.2, 2: 0.3}, diverged={"base": (1, 2, 3), "a": (2, 3), "b": (3,)})
+    assert chosen(found) == Choice(found["b"], is_better=True, has_base_diverged=True)
+
+
+def test_a_training_of_the_base_that_was_lost_is_nothing_against_it() -> None:
+    """A node that broke says nothing of the base: it is held against what has its other seeds."""
+    found = compared(base={2: 0.9, 3: 0.8}, a=by_seed(0.2, 0.3, 0.4))
+    assert chosen(found) == Choice(found["base"], is_better=False)
+    found = compared(base={2: 0.5, 3: 0.6}, a=by_seed(0.2, 0.6, 0.7001))
+    assert chosen(found).setting.point == A, "by the test over the two seeds they share"
+
+
+def test_without_any_score_of_the_base_a_setting_is_taken_and_not_called_better() -> None:
+    found = compared(base={}, a=by_seed(0.2, 0.3, 0.4))
+    assert chosen(found) == Choice(found["a"], is_better=False)
 
 
 def test_the_confidence_that_is_asked_for_decides() -> None:
     base, a = by_seed(0.5, 0.6, 0.7), by_seed(0.6, 0.75, 0.78)
-    settings = tuple(compared(base=base, a=a).values())
-    p = settings[0].better_than_base_p
+    found = compared(base=base, a=a)
+    p = found["a"].better_than_base_p
     assert p is not None
-    assert winner_of(settings, 1 - p - 1e-6)[1]
-    assert not winner_of(settings, 1 - p + 1e-6)[1]
+    assert chosen(found, confidence=1 - p - 1e-6).is_better
+    assert not chosen(found, confidence=1 - p + 1e-6).is_better
 
 
 def test_where_nothing_has_a_score_nothing_wins() -> None:
-    assert winner_of(tuple(compared(base={}, a={}).values()), 0.95) == (None, False)
+    assert winner_of(tuple(compared(base={}, a={}).values()), 0.95, 3) is None
 
 
 def test_chance_alone_is_called_better_as_seldom_as_was_asked() -> None:
@@ -225,8 +249,11 @@ def test_chance_alone_is_called_better_as_seldom_as_was_asked() -> None:
     rng = random.Random(0)
     num_false = 0
     for _ in range(500):
-        given: list[tuple[Point, Scores, float]] = [
-            ({} if k == 0 else {"a.b": k}, by_seed(*(rng.gauss(0, 1) for _ in range(3))), 1.0) for k in range(6)
+        given = [
+            SettingRuns({} if k == 0 else {"a.b": k}, by_seed(*(rng.gauss(0, 1) for _ in range(3))), 1.0)
+            for k in range(6)
         ]
-        num_false += winner_of(compare_settings(given, "max", 0.95), 0.95)[1]
+        choice = winner_of(compare_settings(given, "max", 0.95), 0.95, 3)
+        assert choice is not None
+        num_false += choice.is_better
     assert 5 < num_false < 40

@@ -14,7 +14,7 @@ from pipelines.searching.keep import CheckpointSweeper
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.trial import FOLDER, RungResult, Trial
 from pipelines.specs.space import Point
-from pipelines.specs.trial_documents import TRIALS_FILE, TrialList, TrialState
+from pipelines.specs.trial_documents import TRIALS_FILE, TrialList, TrialState, rank
 from pipelines.training.task import TrainingTask
 
 POINT: Point = {"objective.discriminator_weight": 10.0, "model.sharing": "all"}
@@ -260,3 +260,22 @@ def test_checkpoints_are_kept_of_what_runs_and_of_the_best_that_ran_to_their_end
     sweeper.sweep_all()
     assert not any(storage.exists(directory.path(FOLDER, one, "checkpoints", "weights")) for one in folders)
     assert all(storage.exists(directory.path(FOLDER, one, "scored_00000005.json")) for one in folders)
+
+
+def test_all_trials_in_order_are_finals_and_finishers_then_the_stopped_then_what_is_lost(
+    directory: JobDirectory, task: TrainingTask
+) -> None:
+    """A training of the final round is scored once, at its end, and came further than what was stopped at a second
+    rung; what diverged after two rungs left nothing to take.
+    """
+    ledger = ledger_in(directory)
+    unscored = put_down(ledger, task, state="FAILED")
+    diverged = put_down(ledger, task, 0.9, 0.9, None, state="DIVERGED")
+    failed = put_down(ledger, task, 0.95, state="FAILED")
+    stopped = put_down(ledger, task, 0.4, 0.5)
+    finished = put_down(ledger, task, 0.4, 0.5, 0.6, state="COMPLETED")
+    final = ledger.add({}, trial_of(task, "final"), is_final=True).number
+    ledger.reached(final, [rung(20, 0.7)])
+    ledger.ended(final, "COMPLETED")
+    ranked = sorted(ledger.trials, key=lambda one: rank(one, "max"))
+    assert [one.number for one in ranked] == [final, finished, stopped, diverged, failed, unscored]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from finetuning_world import toy_task
-from search_world import WEIGHT, rung_context, trained
+from search_world import BASE, WEIGHT, rung_context, trained
 from sklearn.metrics import roc_auc_score
 from training_task import VOCAB_SIZE
 from transformers import ElectraConfig, ElectraForPreTraining
@@ -22,6 +22,7 @@ from electra_core.batches import SpecialTokens
 from electra_core.conversion.to_transformers import discriminator_state_dict, transformers_config
 from electra_core.kernels import use_native_kernels
 from pipelines import storage
+from pipelines.errors import PipelineError
 from pipelines.finetuning.copy_network import copy_network
 from pipelines.finetuning.run_seed import run_seed
 from pipelines.finetuning.seed_task import SeedTask
@@ -184,6 +185,18 @@ def test_a_training_metric_is_what_the_loop_would_have_logged(
     score = score_trial(TrainingMeasure(metric), trial, 10)
     assert score.figures == notebook.evaluations[10]
     assert score.value == notebook.evaluations[10][metric]
+
+
+def test_a_figure_that_the_networks_do_not_have_yet_is_named(tmp_path: Path) -> None:
+    """In the first of two stages, the last step of which is 10, no discriminator is trained."""
+    base = {**BASE, "objective": {"name": "two_stage"}, "model": {**BASE["model"], "generator_size_ratio": 1.0}}
+    rate = {"optimizer.learning_rate": {"type": "uniform", "low": 1e-4, "high": 1e-3}}
+    context = rung_context(tmp_path, base=base, space=rate, scheduler={"type": "none"})
+    trial = trained(make_trial(context, {}), context, 10)
+    wrong = "objective.name 'two_stage' at step 10, one of generator_loss, generator_accuracy, got 'discriminator_auc'"
+    with pytest.raises(PipelineError, match=wrong):
+        score_trial(TrainingMeasure("discriminator_auc"), trial, 10)
+    assert score_trial(TrainingMeasure("generator_loss"), trial, 10).value > 0
 
 
 def write_pairs(path: Path, seed: int, count: int = 30) -> str:

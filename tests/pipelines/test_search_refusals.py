@@ -286,6 +286,21 @@ def test_a_ruler_that_the_space_bends(path: str, dimension: str, what: str) -> N
             "objective.metric: must be a figure that every trial has, and objective.name 'mlm' has no "
             "discriminator_auc (got 'discriminator_auc')",
         ),
+        (
+            {
+                "base": "{preset: tiny, objective: {name: all_tokens_mlm}}",
+                "objective": "{type: training_metric, metric: discriminator_loss}",
+            },
+            "objective.metric: must be a figure that every trial has, and objective.name 'all_tokens_mlm' has no "
+            "discriminator_loss (got 'discriminator_loss')",
+        ),
+        (
+            {
+                "base": "{preset: tiny, objective: {generator: unigram}}",
+                "objective": "{type: training_metric, metric: generator_loss}",
+            },
+            "objective.metric: must be a figure that every trial has, and objective.name 'electra' has no generator_",
+        ),
         ({"objective": "{type: loss}"}, "objective: Input tag 'loss' found using 'type' does not match any of the "),
         (
             {"objective": "{type: training_metric, metric: speed}"},
@@ -324,6 +339,34 @@ def test_an_objective_that_trials_do_not_have(sections: dict[str, str], expected
     assert refused(**sections).startswith(expected)
 
 
+def two_stages(num_rungs: int, switch: float, metric: str) -> str:
+    return text(
+        base=f"{{preset: tiny, objective: {{name: two_stage, two_stage_switch_fraction: {switch}}}}}",
+        space="{optimizer.learning_rate: {type: log_uniform, low: 1e-4, high: 1e-3}}",
+        scheduler=f"{{type: none, num_rungs: {num_rungs}}}",
+        objective=f"{{type: training_metric, metric: {metric}}}",
+    )
+
+
+@pytest.mark.parametrize(("num_rungs", "switch"), [(2, 0.5), (2, 0.7), (4, 0.25)])
+@pytest.mark.parametrize("metric", ["discriminator_loss", "discriminator_auc", "discriminator_f1"])
+def test_a_rung_before_the_discriminator_is_trained(num_rungs: int, switch: float, metric: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_spec(two_stages(num_rungs, switch, metric))
+    assert str(caught.value) == (
+        "scheduler.num_rungs: must leave the first rung behind base.objective.two_stage_switch_fraction "
+        f"({switch:g}), before which there is no {metric} (got {num_rungs})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("num_rungs", "switch", "metric"),
+    [(1, 0.5, "discriminator_auc"), (2, 0.4, "discriminator_auc"), (4, 0.5, "generator_loss")],
+)
+def test_rungs_at_which_every_trial_has_the_figure(num_rungs: int, switch: float, metric: str) -> None:
+    load_spec(two_stages(num_rungs, switch, metric))
+
+
 @pytest.mark.parametrize(
     ("base", "expected"),
     [
@@ -346,11 +389,32 @@ def test_a_base_that_no_trial_can_start_from(base: str, expected: str) -> None:
     assert refused(base=base).startswith(expected)
 
 
-def test_weights_have_one_size() -> None:
-    base = "{preset: tiny, tokenizer: {type: pretrained, uri: /v}, initialization: {type: checkpoint, uri: /job}}"
-    assert refused(base=base, space="{model.hidden_size: {type: choice, values: [64, 128]}}").startswith(
-        "space.model.hidden_size: must be absent where the base has an initialization, whose weights have one size"
+INITIALIZED = "{preset: tiny, tokenizer: {type: pretrained, uri: /v}, initialization: {type: checkpoint, uri: /job}}"
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("hidden_size", "[64, 128]"),
+        ("num_attention_heads", "[2, 4]"),
+        ("max_position_embeddings", "[128, 256]"),
+        ("generator_size_ratio", "[0.25, 0.5]"),
+        ("sharing", "[none, embeddings]"),
+        ("layer_norm_eps", "[1e-12, 1e-6]"),
+    ],
+)
+def test_weights_fit_one_kind_of_network(field: str, values: str) -> None:
+    assert refused(base=INITIALIZED, space=f"{{model.{field}: {{type: choice, values: {values}}}}}") == (
+        f"space.model.{field}: must be absent where the base has an initialization, whose weights fit networks of one "
+        "size and make"
     )
+
+
+def test_what_weights_do_not_depend_on_can_be_searched_with_them() -> None:
+    rates = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+    numbers = [f"model.{name}: {{type: uniform, low: 0.01, high: 0.2}}" for name in rates]
+    start = "model.position_embedding_init: {type: choice, values: [normal, sinusoidal]}"
+    load_spec(text(base=INITIALIZED, space=f"{{{', '.join([*numbers, start])}}}"))
 
 
 def test_the_seed_a_setting_was_chosen_by_is_none_of_the_final_round() -> None:

@@ -194,6 +194,21 @@ def test_what_ends_without_a_score_is_kept_away_from(how: Ending) -> None:
     assert sum(number(point, "a.x") > 0 for point in points[-30:]) > 22, "of random points 15"
 
 
+@pytest.mark.parametrize(("mode", "sign"), [("max", 1), ("min", -1)])
+def test_what_diverged_late_is_kept_away_from_however_well_it_began(mode: Literal["max", "min"], sign: int) -> None:
+    """Negative numbers come to two good scores and diverge; the others are stopped at their first, which is worse."""
+    given = proposer(NUMBERS, "tpe", mode)
+    points = []
+    for _ in range(80):
+        token, point, _ = given.next()
+        is_lasting = number(point, "a.x") > 0
+        for rung in range(1 if is_lasting else 2):
+            given.reached(token, rung, sign * (1.0 if is_lasting else 9.0))
+        given.ended(token, sign * 1.0 if is_lasting else None, "STOPPED")
+        points.append(point)
+    assert sum(number(point, "a.x") > 0 for point in points[-30:]) > 22, "of random points 15"
+
+
 def test_what_failed_teaches_nothing() -> None:
     """A lost process says nothing of its point: the points after it are those without it."""
 
@@ -316,8 +331,9 @@ def test_a_trial_that_failed_in_an_earlier_attempt_runs_again(
 
 
 def test_a_trial_whose_process_is_lost_is_handed_out_again_as_often_as_the_base_allows(
-    searcher_of: Callable[[SearchSpec], TrialSearcher],
+    searcher_of: Callable[[SearchSpec], TrialSearcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tune_searcher, "PAUSE_SECONDS", 0.0)
     base = {"preset": "tiny", "training": {"max_failures": 2}}
     searcher = searcher_of(search(base=base, space=WEIGHTS, searcher={"type": "grid"}))
     for attempt in ("a", "b", "c"):

@@ -13,17 +13,17 @@ from training_task import VOCAB_SIZE
 
 from pipelines import storage
 from pipelines.errors import CheckpointError, JobCancelled
-from pipelines.job import JobDirectory
+from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.searching.advance import advance
-from pipelines.searching.measures import (
-    TrainingMeasure,
-)
+from pipelines.searching.measures import TrainingMeasure
+from pipelines.searching.scoring import Score
 from pipelines.searching.train_trial import networks_at
-from pipelines.searching.trial import RungResult, SearchContext, make_trial
+from pipelines.searching.trial import RungResult, SearchContext, Trial, make_trial, say_alive
 from pipelines.specs.documents import CONTROL_FILE
 from pipelines.specs.plan import flops_until
 from pipelines.specs.spec_errors import SpecError
 from pipelines.training.checkpoint import list_checkpoints, read_state
+from pipelines.training.curve import PROGRESS_FILE, CurveTelemetry, read_curve
 from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import SilentTelemetry
 from pipelines.training.train_loop import train
@@ -173,6 +173,103 @@ def test_a_trial_that_diverges_on_its_way_keeps_the_score_it_had(
     assert [step for step, _ in second.losses] == [6], "how it came to that is seen"
     assert RungResult.find(trial, 0) == first
     assert checkpoints_of(trial.task) == [5]
+
+
+# --- what a process leaves that is lost
+
+
+def test_a_trial_that_is_lost_while_it_is_scored_has_its_losses(
+    context: SearchContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What trained is at its checkpoint already, and logs nothing again."""
+
+    def killed(*_: object) -> Score:
+        raise SystemError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.searching.advance.score_trial", killed)
+        with pytest.raises(SystemError):
+            advance(make_trial(context, {}), HELD_OUT, 0, context.job_uri)
+    assert [step for step, _ in advance(make_trial(context, {}), HELD_OUT, 0, context.job_uri).losses] == [2, 4, 5]
+
+
+def test_a_trial_that_is_lost_within_a_rung_has_each_loss_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint is that of step 4: what was logged at step 6 is logged again, and what was before is not lost."""
+    base = {**BASE, "training": {**BASE["training"], "checkpoint_interval_steps": 4}}
+    context = rung_context(tmp_path, base=base)
+    undisturbed = advance(make_trial(context, {}, seed=9), HELD_OUT, 1, context.job_uri)
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.training.train_loop.learning_rate", lambda step, *_: 1e-4 if step < 7 else 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            advance(make_trial(context, {}), HELD_OUT, 1, context.job_uri)
+    trial = make_trial(context, {})
+    assert checkpoints_of(trial.task)[-1] == 4
+    assert [step for step, _ in read_curve(trial.uri)] == [2, 4, 6]
+    result = advance(trial, HELD_OUT, 1, context.job_uri)
+    assert [step for step, _ in result.losses] == [step for step, _ in undisturbed.losses] == [2, 4, 6, 8, 10]
+
+
+def test_the_curve_is_written_before_a_checkpoint_is(tmp_path: Path) -> None:
+    """Log steps are 2, 4, ..., checkpoints 5, 10, ...: a process that is killed after one leaves all until there."""
+    base = {**BASE, "training": {**BASE["training"], "checkpoint_interval_steps": 5}}
+    context = rung_context(tmp_path, base=base)
+    trial = make_trial(context, {})
+    telemetry = CurveTelemetry(ProgressReporter(JobDirectory(context.job_uri)), trial.uri, trial.task)
+    left = {}
+    for step in range(2, 14, 2):
+        telemetry.log_training(step, {"generator_loss": 1.0 / step, "tokens": 5.0})
+        left[step] = [one for one, _ in read_curve(trial.uri)]
+    assert left == {
+        2: [],
+        4: [2, 4],
+        6: [2, 4],
+        8: [2, 4],
+        10: [2, 4, 6, 8, 10],
+        12: [2, 4, 6, 8, 10],
+    }
+    resumed = CurveTelemetry(ProgressReporter(JobDirectory(context.job_uri)), trial.uri, trial.task)
+    resumed.report_step(6)  # the first after the checkpoint of step 5
+    resumed.write()
+    assert read_curve(trial.uri) == ((2, {"generator_loss": 0.5}), (4, {"generator_loss": 0.25}))
+
+
+def test_a_rung_has_no_losses_of_rungs_of_other_shares(tmp_path: Path, context: SearchContext) -> None:
+    """What the search stopped at step 10 the final round goes on with: both have their part of one curve."""
+    for rung in range(2):
+        advance(make_trial(context, {}), HELD_OUT, rung, context.job_uri)
+    final = make_trial(rung_context(tmp_path, scheduler={"type": "none"}), {})
+    result = advance(final, HELD_OUT, 0, context.job_uri)
+    assert [step for step, _ in result.losses] == [12, 14, 16, 18, 20]
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_process_that_only_waits_for_workers_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int
+) -> None:
+    """Of one worker every sign is that of who works."""
+    base = {**BASE, "compute": {"num_workers": num_workers, "cpus_per_worker": 1}}
+    context = rung_context(tmp_path, base=base)
+    trial = make_trial(context, {})
+    signs = []
+
+    def note() -> None:
+        signs.append(storage.read_json(storage.join(trial.uri, PROGRESS_FILE))["is_waiting"])
+
+    def train_until(*_: object) -> tuple[()]:
+        note()
+        return ()
+
+    def score(_: object, trial: Trial, step: int) -> Score:
+        say_alive(trial.uri, f"scoring step {step}")
+        note()
+        return Score(1.0, {})
+
+    monkeypatch.setattr("pipelines.searching.advance.train_until", train_until)
+    monkeypatch.setattr("pipelines.searching.advance.score_trial", score)
+    advance(trial, HELD_OUT, 0, context.job_uri)
+    say_alive(trial.uri, "doing something else")
+    note()
+    assert signs == [num_workers > 1, num_workers > 1, False]
 
 
 def test_a_job_that_is_asked_to_stop_ends_the_training_with_a_checkpoint(context: SearchContext) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.errors import DataError
 from pipelines.specs.task import QuestionAnsweringTask
-from pipelines.tasks.examples import QuestionExample
+from pipelines.tasks.examples import QuestionExample, Split
 from pipelines.tasks.files import task_files
 from pipelines.tasks.read import read_task
 from pipelines.tasks.squad_file import read_squad
@@ -82,8 +82,77 @@ def test_half_a_surrogate_pair_costs_its_question_alone(tmp_path: Path, changed:
     first, bad = read(tmp_path, [{**SOUND, "id": "2", **changed}], context)
     assert isinstance(first, QuestionExample)
     assert isinstance(bad, BadRow)
-    assert bad.detail.endswith("must be UTF-8, got half of a surrogate pair")
+    assert bad.detail.endswith("must be UTF-8, got bytes that are none or half of a character")
     str(bad).encode()
+
+
+@pytest.mark.parametrize("where", [b"Which city now", b"Bergen is", b'3"', b'Bergen", "answer_start'])
+def test_bytes_that_are_no_utf8_cost_their_questions_alone(tmp_path: Path, where: bytes) -> None:
+    """Of a question, a context, an id and an answer."""
+    bergen = {"id": "3", "question": "Which city now?", "answers": [{"text": "Bergen", "answer_start": 0}]}
+    paragraphs = [{"context": CONTEXT, "qas": [SOUND]}, {"context": "Bergen is a city.", "qas": [bergen]}]
+    sound = json.dumps({"data": [{"paragraphs": paragraphs}]}).encode()
+    place = sound.index(where)
+    path = tmp_path / "squad.json"
+    path.write_bytes(sound[:place] + b"\xff" + sound[place:])
+    first, bad = read_squad(str(path), is_for_training=False)
+    assert isinstance(first, QuestionExample)
+    assert isinstance(bad, BadRow)
+    assert "must be UTF-8" in bad.detail
+    str(bad).encode()
+
+
+def test_what_is_neither_utf8_nor_json_is_told_as_both(tmp_path: Path) -> None:
+    path = tmp_path / "squad.json"
+    path.write_bytes(json.dumps({"data": []}).encode("utf-16"))
+    with pytest.raises(DataError, match="must be UTF-8 and JSON"):
+        list(read_squad(str(path), is_for_training=True))
+
+
+NO_ANSWER = {"answers": {"text": [], "answer_start": []}}
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "expected"),
+    [
+        ([{}], [NO_ANSWER, NO_ANSWER], [None, None]),
+        ([{}], [NO_ANSWER, {}], [None, 1]),
+        ([{}], [{**NO_ANSWER, "is_impossible": True}, {}], [0, 1]),
+        ([{}, NO_ANSWER], [NO_ANSWER, NO_ANSWER], [None, None]),
+        ([{}, NO_ANSWER], [NO_ANSWER, {}], [0, 1]),
+        ([{}, NO_ANSWER], [{**NO_ANSWER, "is_impossible": False}, {}], [None, 1]),
+        ([{}, NO_ANSWER], [{"answers": None}, {}], [None, 1]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["json", "jsonl"])
+def test_an_empty_list_of_answers_says_that_they_are_kept_back(
+    tmp_path: Path, kind: str, train: list[dict[str, Any]], test: list[dict[str, Any]], expected: list[int | None]
+) -> None:
+    """Of a test set, unless it says "impossible", or has answers besides as the training data have."""
+    files = {"train": train, "validation": [{}, NO_ANSWER], "test": test}
+    data = {name: write(tmp_path / f"{name}.{kind}", rows) for name, rows in files.items()}
+    task = QuestionAnsweringTask.model_validate({"data": data})
+    found = read_task(task, task_files(task.data))
+    assert numbers_of_answers(found.test[""]) == expected
+    assert numbers_of_answers(found.validation[""]) == [1, 0]
+
+
+def write(path: Path, changes: list[dict[str, Any]]) -> str:
+    """Questions about one text, in SQuAD's JSON or as a table."""
+    rows = [row(str(index), **changed) for index, changed in enumerate(changes)]
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+        return str(path)
+    for one in rows:
+        given = one["answers"] and zip(one["answers"]["text"], one["answers"]["answer_start"], strict=True)
+        one["answers"] = given and [{"text": text, "answer_start": start} for text, start in given]
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": rows}]}]}))
+    return str(path)
+
+
+def numbers_of_answers(split: Split) -> list[int | None]:
+    questions = [one for one in split.examples if isinstance(one, QuestionExample)]
+    return [None if one.answers is None else len(one.answers) for one in questions]
 
 
 def row(identifier: str, **changed: Any) -> dict[str, Any]:

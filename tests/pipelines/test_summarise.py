@@ -82,12 +82,46 @@ NOTES = (
     "test: examples that have a label, and that scores are of: 99 of 100",
     "the baseline tfidf is left out: no words",
 )
+POSITIVE = "f1 is that of the label 'b'"
 
 
 def test_what_is_not_all_of_a_split_stands_in_the_report() -> None:
     one = counted()
-    assert one.scores.report == (*NOTES, "train.csv:5: broken")
+    assert one.scores.report == (*NOTES, POSITIVE, "train.csv:5: broken")
     assert all(f"- toy, {note}." in table([one], {}) for note in NOTES)
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels", "is_in_table", "is_in_report"),
+    [
+        ("f1", ("a", "b"), True, True),
+        ("accuracy", ("a", "b"), False, True),
+        ("accuracy", ("a", "b", "c"), False, False),
+    ],
+)
+def test_the_label_that_f1_is_of_is_named(
+    metric: str, labels: tuple[str, ...], is_in_table: bool, is_in_report: bool
+) -> None:
+    """Where tasks stand in a table, only if it is their figure that stands there."""
+    task = ClassificationTask.model_validate({"data": DATA, "metric": metric})
+    one = summarise(prepared_task(task, labels=labels), [result_of(1, {"validation": {"accuracy": 0.5, "f1": 0.5}})])
+    assert (POSITIVE in table([one], {}), POSITIVE in one.scores.report) == (is_in_table, is_in_report)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [((20, 20, 20), (7, 7, 6)), ((20, 1, 0), (19, 1, 0)), ((3, 20, 20), (3, 9, 8)), ((1, 0, 2), (1, 0, 2))],
+)
+def test_no_split_crowds_the_others_out_of_the_report(numbers: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    names = ("train", "validation", "test")
+    splits = [
+        split(name, report=tuple(f"{name}.csv:{line}" for line in range(number)))
+        for name, number in zip(names, numbers, strict=True)
+    ]
+    one = summarise(prepared_task(NUMBERS, *splits), [result_of(1, {"validation": {"pearson": 0.5}})])
+    assert one.scores.report == tuple(
+        f"{name}.csv:{line}" for name, number in zip(names, expected, strict=True) for line in range(number)
+    )
 
 
 def test_a_card_tells_test_scores_and_what_was_left_out() -> None:
@@ -98,6 +132,7 @@ def test_a_card_tells_test_scores_and_what_was_left_out() -> None:
     assert "| accuracy | 0.5 | 0.25 | 0.375 |" in card
     assert "| train | 1,000 | 2 | 0 |\n| validation | 100 | 0 | 30 |\n| test | 100 | 0 | 0 |" in card
     assert all(f"\n- {note}." in card for note in NOTES)
+    assert "\n`f1` is that of the label `b`.\n" in card
     assert "accuracy: 1: 0.5, 2: –;" in card
     assert "Started from: tiny version 7." in card
 

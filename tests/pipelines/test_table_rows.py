@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.errors import DataError
@@ -74,6 +76,92 @@ def test_json_with_half_a_surrogate_pair_is_malformed(tmp_path: Path, line: str)
     assert bad == BadRow(str(path), 1, "the line must be UTF-8, got half of a surrogate pair")
     assert isinstance(sound, Row)
     assert sound.values == {"text": "\U0001f600 \\ud83d"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"text": "a", "label": "yes", "text": "b"}', '{"text": "a", "more": [{"of": 1, "of": 1}]}'],
+    ids=["row", "object"],
+)
+def test_a_key_that_comes_twice_is_malformed(tmp_path: Path, line: str) -> None:
+    """As a column is that a CSV names twice: which value is meant?"""
+    path = tmp_path / "train.jsonl"
+    path.write_text(line + '\n{"text": "a", "more": {"text": "b"}}\n')
+    bad, sound = read_rows(str(path), "jsonl")
+    assert isinstance(bad, BadRow)
+    assert bad.detail.startswith("the line must be JSON: an object must have every key once, got ")
+    assert isinstance(sound, Row)
+
+
+def write_table(folder: Path, kind: Format, table: pa.Table) -> str:
+    """As Parquet, or as a folder of `datasets`."""
+    if kind == "parquet":
+        pq.write_table(table, folder / "train.parquet")
+        return str(folder / "train.parquet")
+    with pa.OSFile(str(folder / "data.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
+    return str(folder)
+
+
+def broken_text(*values: bytes) -> pa.Array:
+    """Strings of any bytes: Arrow writes them as they are."""
+    return pa.Array.from_buffers(pa.string(), len(values), pa.array(values, pa.binary()).buffers())
+
+
+TABLES: tuple[Format, ...] = ("parquet", "datasets")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_value_that_is_no_utf8_costs_its_row_alone(tmp_path: Path, kind: Format, is_nested: bool) -> None:
+    texts = broken_text(b"good", b"b\xff\xfed", b"fine")
+    column = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), texts) if is_nested else texts
+    uri = write_table(tmp_path, kind, pa.table({"text": column, "label": ["yes", "no", "yes"]}))
+    first, bad, last = read_rows(uri, kind)
+    assert isinstance(first, Row)
+    assert isinstance(bad, BadRow)
+    assert isinstance(last, Row)
+    assert (bad.line, bad.detail) == (2, "the row must be UTF-8")
+    assert (last.line, last.values["text"]) == (3, ["fine"] if is_nested else "fine")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_value_that_python_does_not_have_costs_its_row_alone(tmp_path: Path, kind: Format) -> None:
+    """A day of the year 10 000, which Arrow has."""
+    days = pa.array([0, 2_932_897], pa.int32()).cast(pa.date32())
+    uri = write_table(tmp_path, kind, pa.table({"text": ["good", "bad"], "day": days}))
+    first, bad = read_rows(uri, kind)
+    assert isinstance(first, Row)
+    assert isinstance(bad, BadRow)
+    assert bad.detail.startswith("the row must have values that Python has: ")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_column_that_a_table_has_twice_is_refused(tmp_path: Path, kind: Format) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"]), pa.array(["c"])], names=["text", "label", "text"])
+    with pytest.raises(DataError, match="must name every column once, got 'text', 'label', 'text'"):
+        list(read_rows(write_table(tmp_path, kind, table), kind))
+
+
+@pytest.mark.parametrize(("kind", "between"), [("csv", ","), ("tsv", "\t")])
+def test_a_row_of_empty_cells_is_malformed_and_an_empty_line_is_none(
+    tmp_path: Path, kind: Format, between: str
+) -> None:
+    rows = ["text,label", "", "good,yes", ",", " , ", "", "  ", ",,", "bad,no", ""]
+    table = "\n".join(rows).replace(",", between)
+    train = read(tmp_path, table, f"train.{kind}", max_bad_row_fraction=0.9).train
+    assert (len(train.examples), train.num_bad_rows, train.num_rows) == (2, 3, 5)
+    problems = [line.partition(f"train.{kind}:")[2] for line in train.report]
+    assert problems[:2] == [
+        "4: column 'label' must hold a label, got ''",
+        "5: column 'label' must hold a label, got ' '",
+    ]
+    assert problems[2] == "8: the row must have 2 cells, got 3"
+
+
+def test_empty_cells_before_a_header_are_passed_over(tmp_path: Path) -> None:
+    assert len(read(tmp_path, ",\n\ntext,label\ngood,yes\nbad,no\n", "train.csv").train.examples) == 2
 
 
 def read(folder: Path, train: str, name: str = "train.jsonl", **data: Any) -> TaskData:

@@ -102,6 +102,23 @@ def test_numbers_are_labels_in_their_own_order(tmp_path: Path) -> None:
     assert read(task).labels == ("1", "2", "10")
 
 
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ((1, -1), ("-1", "1")),
+        ((10, 0, -2, -10), ("-10", "-2", "0", "10")),
+        (("b", 2, "-", -1), ("-1", "2", "-", "b")),
+        (("1", "-" + "9" * 5000), ("1", "-" + "9" * 5000)),
+    ],
+)
+def test_negative_numbers_come_before_positive_ones(tmp_path: Path, labels: Any, expected: tuple[str, ...]) -> None:
+    """F1 is that of the second of two labels, so it must not be -1's. What no number could be is a name."""
+    rows = "".join(json.dumps({"text": f"t{label}", "label": label}) + "\n" for label in labels)
+    (tmp_path / "train.jsonl").write_text(rows)
+    data = {"train": str(tmp_path / "train.jsonl"), "validation": str(tmp_path / "train.jsonl")}
+    assert read(ClassificationTask.model_validate({"data": data})).labels == expected
+
+
 def test_without_a_validation_file_equal_texts_stay_on_one_side(tmp_path: Path) -> None:
     rows = "".join(f"text {index % 40},{'ab'[index % 2]}\n" for index in range(200))
     (tmp_path / "all.csv").write_text("text,label\n" + rows)
@@ -109,12 +126,12 @@ def test_without_a_validation_file_equal_texts_stay_on_one_side(tmp_path: Path) 
     found = read(task)
     assert len(found.train.examples) + len(found.validation[""].examples) == 200
     assert 0.1 < len(found.validation[""].examples) / 200 < 0.6
-    assert overlap(found) == {"validation": 0}
+    assert overlap(found) == {"validation": ()}
 
 
-def test_what_validation_shares_with_training_is_counted(tmp_path: Path) -> None:
+def test_what_validation_shares_with_training_is_named(tmp_path: Path) -> None:
     found = read(classification(tmp_path, "text,label\nfine,yes\nbad,no\n"))
-    assert overlap(found) == {"validation": 1}
+    assert overlap(found) == {"validation": ("dev.csv:2",)}
 
 
 def test_fewer_training_examples_are_the_same_ones_every_time(tmp_path: Path) -> None:
@@ -142,6 +159,20 @@ def test_conllu_leaves_out_joined_words_and_empty_nodes(tmp_path: Path) -> None:
     assert (second.tokens, second.tags) == (("Yes",), ("INTJ",))
     fine = read(TokenClassificationTask.model_validate({"data": data, "tags": "xpos"}))
     assert fine.labels == ("NN", "PRP", "UH", "VBP")
+
+
+@pytest.mark.parametrize("number", ["x2", "2-", "", "2.", "-2", "2-3-4"])
+def test_a_word_of_conllu_must_have_a_number(tmp_path: Path, number: str) -> None:
+    """It would vanish, and the sentence be learned without it."""
+    broken = CONLLU.replace("\n2\tgo", f"\n{number}\tgo")
+    assert broken != CONLLU
+    (tmp_path / "train.conllu").write_text(broken)
+    uri = str(tmp_path / "train.conllu")
+    data = {"train": uri, "validation": uri, "max_bad_row_fraction": 0.5}
+    train = read(TokenClassificationTask.model_validate({"data": data, "labels": ["INTJ", "X"]})).train
+    assert (len(train.examples), train.num_bad_rows) == (1, 1)
+    expected = f"train.conllu:1: line 4 must begin with a number, such as 3, 3-4 or 5.1, got {number!r}"
+    assert train.report[0].endswith(expected)
 
 
 def test_conll_takes_the_first_and_the_last_column(tmp_path: Path) -> None:
@@ -354,6 +385,30 @@ def test_words_to_tag_may_come_without_tags(tmp_path: Path) -> None:
     data = {"train": train, "validation": train, "test": test}
     found = read(TokenClassificationTask.model_validate({"data": data, "scheme": "BIO"}))
     assert found.test[""].examples[0] == TaggedExample("test.conll:1", ("It", "works"))
+
+
+@pytest.mark.parametrize(
+    ("test", "fields", "expected"),
+    [
+        ("It PRP B-NP\nworks VBZ B-VP\n", {}, None),
+        ("It PRP B-NP O\nworks VBZ B-VP B-X\n", {}, ("O", "B-X")),
+        ("It PRP B-NP\nworks VBZ B-VP\n", {"tags": "4"}, None),
+        ("It PRP B-NP _\nworks VBZ B-VP _\n", {}, None),
+        ("It PRP B-NP O\nworks VBZ B-VP -\n", {}, None),
+    ],
+    ids=["column-absent", "column-present", "numbered-column-absent", "placeholder", "one-placeholder"],
+)
+def test_labels_that_are_kept_back_are_none(
+    tmp_path: Path, test: str, fields: dict[str, str], expected: tuple[str, ...] | None
+) -> None:
+    """The last column of a file that lacks that of the labels is another one."""
+    (tmp_path / "train.conll").write_text("It PRP B-NP O\nworks VBZ B-VP B-X\n")
+    (tmp_path / "test.conll").write_text(test)
+    train = str(tmp_path / "train.conll")
+    data = {"train": train, "validation": train, "test": str(tmp_path / "test.conll")}
+    found = read(TokenClassificationTask.model_validate({"data": data, "scheme": "BIO", **fields}))
+    assert found.test[""].examples[0] == TaggedExample("test.conll:1", ("It", "works"), expected)
+    assert found.test[""].num_bad_rows == 0
 
 
 @pytest.mark.parametrize("name", ["train.json", "train.conllu"])

@@ -127,8 +127,12 @@ def unordered(example: Example) -> frozenset[str | None]:
     return frozenset((example.text, example.text_pair))
 
 
-@pytest.mark.parametrize(("is_swapped", "expected"), [(True, 2), (False, 1)])
-def test_a_pair_the_other_way_round_is_also_in_training(tmp_path: Path, is_swapped: bool, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("is_swapped", "expected"), [(True, ("validation.jsonl:1", "validation.jsonl:2")), (False, ("validation.jsonl:1",))]
+)
+def test_a_pair_the_other_way_round_is_also_in_training(
+    tmp_path: Path, is_swapped: bool, expected: tuple[str, ...]
+) -> None:
     train = both_orders(2)[::2]
     validation = [train[0], both_orders(2)[3], {"text": "x", "other": "y", "label": "a"}]
     fields = {"text_pair": "other", "swap_pairs": is_swapped}

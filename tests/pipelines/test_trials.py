@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from pipelines.specs.plan import flops_until
 from pipelines.specs.search import SearchSpec
+from pipelines.specs.space import Point, Value
 from pipelines.specs.spec_errors import SpecError
 from pipelines.specs.trials import check_search, nested, trial_spec
 
@@ -47,6 +48,64 @@ def test_warmup_keeps_its_share_unless_it_is_searched() -> None:
     made = search(budget={"steps": 700}, space={"optimizer.warmup_steps": {"type": "int", "low": 1, "high": 600}})
     assert trial_spec(made, {}).optimizer.warmup_steps == 50
     assert trial_spec(made, {"optimizer.warmup_steps": 600}).optimizer.warmup_steps == 600
+
+
+SHORT_BASE = {"preset": "tiny", "training": {"num_train_steps": 100}, "optimizer": {"warmup_steps": 10}}
+STABLE: dict[str, Value] = {"optimizer.schedule": "warmup_stable_decay", "optimizer.decay_fraction": 0.5}
+
+
+def test_a_warmup_that_the_budget_pays_for_may_be_longer_than_the_bases_training() -> None:
+    warmup = {"optimizer.warmup_steps": {"type": "choice", "values": [50, 150]}}
+    made = search(base=SHORT_BASE, budget={"steps": 1000}, space=warmup)
+    assert trial_spec(made, {"optimizer.warmup_steps": 150}).optimizer.warmup_steps == 150
+    assert check_search(made).num_invalid == 0
+
+
+def test_a_warmup_that_the_budget_does_not_pay_for_is_invalid_by_the_trials_own_steps() -> None:
+    """300 of the base's 7 000 steps were fine."""
+    warmup = {"optimizer.warmup_steps": {"type": "choice", "values": [50, 300]}}
+    report = check_search(search(budget={"steps": 200}, space=warmup))
+    assert 0 < report.num_invalid < report.num_looked_at
+    assert "must be less than training.num_train_steps, got 300 and 200" in report.problems[0]
+
+
+def test_a_warmup_and_a_decay_fit_into_the_trials_own_steps() -> None:
+    point: Point = STABLE | {"optimizer.warmup_steps": 80}
+    longer = trial_spec(search(base=SHORT_BASE, budget={"steps": 1000}), point)
+    assert (longer.optimizer.warmup_steps, longer.optimizer.decay_steps(1000)) == (80, 500)
+    with pytest.raises(SpecError, match=r"must fit into .* got 80, 60 and 120$"):
+        trial_spec(search(budget={"steps": 120}), point)
+
+
+@pytest.mark.parametrize("fraction", [0.002, 0.998])
+def test_two_stages_switch_within_the_trials_own_steps(fraction: float) -> None:
+    """Of 100 steps one stage would have none."""
+    point: Point = {"objective.name": "two_stage", "objective.two_stage_switch_fraction": fraction}
+    longer = trial_spec(search(base=SHORT_BASE, budget={"steps": 1000}), point)
+    assert longer.objective.stage_starts(1000) == (0, round(fraction * 1000))
+    with pytest.raises(SpecError, match=f"must leave each stage a step .* got {fraction:g} of 100"):
+        trial_spec(search(budget={"steps": 100}), point)
+
+
+def test_flops_of_two_stages_are_those_of_the_trials_own_switch() -> None:
+    made = search(budget={"flops": 1e13}, base=SHORT_BASE)
+    early, late = (
+        trial_spec(made, {"objective.name": "two_stage", "objective.two_stage_switch_fraction": fraction})
+        for fraction in (0.002, 0.9)
+    )
+    assert early.training.num_train_steps != late.training.num_train_steps
+    for spec in (early, late):
+        assert flops_until(spec, 4096, spec.training.num_train_steps) == pytest.approx(1e13, rel=1e-2)
+
+
+def test_the_space_check_says_the_least_and_the_most_that_a_trial_takes() -> None:
+    """The base's generator is of a quarter; without a final round it is no trial."""
+    points: list[Point] = [{"model.generator_size_ratio": 0.5}, {"model.generator_size_ratio": 1.0}]
+    ratios = {"model.generator_size_ratio": {"type": "choice", "values": [0.5, 1.0]}}
+    made = search(budget={"steps": 100}, space=ratios)
+    half, whole = (flops_until(trial_spec(made, point), 4096, 100) for point in points)
+    assert check_search(made).flops == (flops_until(trial_spec(made, {}), 4096, 100), whole)
+    assert check_search(search(budget={"steps": 100}, space=ratios, final=None)).flops == (half, whole)
 
 
 def test_what_an_objective_changes_elsewhere_is_changed_in_its_trials() -> None:

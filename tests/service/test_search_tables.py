@@ -269,11 +269,12 @@ def test_a_plan_of_a_search_is_for_people_too() -> None:
 
 def test_a_plan_of_a_search_warns_and_names_points_that_cannot_be_tried() -> None:
     heads = "model.num_attention_heads: {type: choice, values: [3, 4]}"
+    batches = "training.global_batch_size: {type: choice, values: [16, 32]}"
     text = "\n".join(
         [
             "kind: search",
             "base: {preset: tiny, model: {sharing: none}}",
-            f"space: {{{heads}, {WEIGHT}: {{type: int, low: 1, high: 9}}}}",
+            f"space: {{{heads}, {batches}, {WEIGHT}: {{type: int, low: 1, high: 9}}}}",
             "objective: {type: fixed_corruption}",
             "budget: {steps: 100}",
             "final: {seeds: [1, 2]}",
@@ -285,7 +286,7 @@ def test_a_plan_of_a_search_warns_and_names_points_that_cannot_be_tried() -> Non
         "objective.discriminator_weight (50) does next to nothing",
         f"space.{WEIGHT} does next to nothing where model.sharing is none",
         "final.seeds has 2: ",
-        "budget is not in FLOPs and the space changes sizes: ",
+        "budget is not in FLOPs, and a trial may take 2 times the computing of another",
         "cannot be tried: model.num_attention_heads = 3",
     )
     for start in starts:
