@@ -123,7 +123,7 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_last_score(
     killed: list[int] = []
 
     def kill() -> None:
-        if not killed and len(search.scored()) >= 8:
+        if not killed and len(search.scored()) >= 7:
             actors = [one for one in psutil.process_iter(["cmdline"]) if _is_trial(one)]
             killed.append(actors[0].pid)
             os.kill(actors[0].pid, signal.SIGKILL)
