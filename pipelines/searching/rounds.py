@@ -40,6 +40,7 @@ class Rounds:
 
         Raises:
             PipelineError: none came to a score, or see `run_trials`.
+            ConnectionError: trials were lost, and none of the others came to a score: another attempt may fare better.
         """
         if any(one.is_final for one in self.ledger.trials):
             return
@@ -73,6 +74,7 @@ class Rounds:
 
         Raises:
             PipelineError: no point can be trained, or see `run_trials`.
+            ConnectionError: trials were lost, and none of the others came to a score: another attempt may fare better.
         """
         final = self.context.search.final
         if final is None:
