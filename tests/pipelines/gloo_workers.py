@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import multiprocessing
-import socket
+import tempfile
 from collections.abc import Callable
 
 import torch
@@ -13,13 +13,16 @@ import torch
 
 def run_workers(num_workers: int, task: Callable[[int, int], object]) -> list:
     """Run a function of rank and number in processes joined by gloo; the answers of those that gave one, by rank."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    # They meet at a file: a port that is free now may be another's when they come to it.
+    with tempfile.TemporaryDirectory() as folder:
+        return _answers(num_workers, task, f"file://{folder}/store")
+
+
+def _answers(num_workers, task, address):
     context = multiprocessing.get_context("spawn")
     pipes = [context.Pipe(duplex=False) for _ in range(num_workers)]
     processes = [
-        context.Process(target=_run_rank, args=(rank, num_workers, port, task, pipes[rank][1]))
+        context.Process(target=_run_rank, args=(rank, num_workers, address, task, pipes[rank][1]))
         for rank in range(num_workers)
     ]
     for process in processes:
@@ -37,9 +40,8 @@ def run_workers(num_workers: int, task: Callable[[int, int], object]) -> list:
     return answers[::-1]
 
 
-def _run_rank(rank, num_workers, port, task, sender):
+def _run_rank(rank, num_workers, address, task, sender):
     torch.set_num_threads(1)
-    address = f"tcp://127.0.0.1:{port}"
     torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=num_workers)
     answer = io.BytesIO()
     torch.save(task(rank, num_workers), answer)
