@@ -9,9 +9,9 @@ from pipelines.errors import NonFiniteLossError
 from pipelines.searching.measures import Measure
 from pipelines.searching.scoring import score_trial
 from pipelines.searching.train_trial import Losses, train_until
-from pipelines.searching.trial import RungResult, Trial, last_scored, say_alive
+from pipelines.searching.trial import RungResult, Trial, last_scored
 from pipelines.specs.plan import flops_until
-from pipelines.training.curve import only_waiting, read_curve
+from pipelines.training.curve import only_waiting, read_curve, say_alive
 
 
 def advance(trial: Trial, measure: Measure, rung: int, job_uri: str) -> RungResult:

@@ -30,7 +30,8 @@ from pipelines.searching.measures import (
     TrainingMeasure,
 )
 from pipelines.searching.train_trial import device_of, networks_at
-from pipelines.searching.trial import Trial, say_alive
+from pipelines.searching.trial import Trial
+from pipelines.training.curve import say_alive
 from pipelines.training.evaluate import evaluate
 from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
 

@@ -23,21 +23,6 @@ from pipelines.training.curve import say_alive
 from pipelines.training.task import TrainingTask
 from pipelines.weights.kept import InitialWeights
 
-__all__ = [
-    "ERROR_FILE",
-    "FOLDER",
-    "LastWord",
-    "RungResult",
-    "SearchContext",
-    "Trial",
-    "forget_process",
-    "last_scored",
-    "make_trial",
-    "read_error",
-    "say_alive",
-    "write_error",
-]
-
 FOLDER = "trials"
 ERROR_FILE = "error.json"
 """What its process last died of, if it could say so."""

@@ -25,12 +25,12 @@ from pipelines.searching.trial import (
     forget_process,
     make_trial,
     read_error,
-    say_alive,
 )
 from pipelines.searching.tune_parts import NotRestored
 from pipelines.specs.space import Point
 from pipelines.specs.spec_errors import SpecError
 from pipelines.specs.trial_documents import TrialState, TrialSummary
+from pipelines.training.curve import say_alive
 
 log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from pipelines.searching.advance import advance
 from pipelines.searching.measures import TrainingMeasure
 from pipelines.searching.scoring import Score
 from pipelines.searching.train_trial import networks_at
-from pipelines.searching.trial import RungResult, SearchContext, Trial, make_trial, say_alive
+from pipelines.searching.trial import RungResult, SearchContext, Trial, make_trial
 from pipelines.specs.documents import CONTROL_FILE
 from pipelines.specs.plan import flops_until
 from pipelines.specs.spec_errors import SpecError
 from pipelines.training.checkpoint import list_checkpoints, read_state
-from pipelines.training.curve import PROGRESS_FILE, CurveTelemetry, read_curve
+from pipelines.training.curve import PROGRESS_FILE, CurveTelemetry, read_curve, say_alive
 from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import SilentTelemetry
 from pipelines.training.train_loop import train

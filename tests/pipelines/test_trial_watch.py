@@ -13,9 +13,9 @@ from pipelines.errors import StorageError
 from pipelines.job import JobDirectory
 from pipelines.searching import watch
 from pipelines.searching.ledger import Ledger
-from pipelines.searching.trial import Trial, forget_process, make_trial, say_alive
+from pipelines.searching.trial import Trial, forget_process, make_trial
 from pipelines.searching.watch import STALL_SECONDS, TrialWatch
-from pipelines.training.curve import PROGRESS_FILE
+from pipelines.training.curve import PROGRESS_FILE, say_alive
 
 
 class Watched:

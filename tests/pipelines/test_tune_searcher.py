@@ -14,10 +14,10 @@ from pipelines.job import JobDirectory
 from pipelines.searching import tune_searcher
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.suggest import ListProposer, Proposal
-from pipelines.searching.trial import ERROR_FILE, RungResult, SearchContext, Trial, make_trial, say_alive, write_error
+from pipelines.searching.trial import ERROR_FILE, RungResult, SearchContext, Trial, make_trial, write_error
 from pipelines.searching.tune_searcher import PAUSE_SECONDS, TrialSearcher
 from pipelines.specs.space import Point
-from pipelines.training.curve import PROGRESS_FILE
+from pipelines.training.curve import PROGRESS_FILE, say_alive
 
 WEIGHTS = (1.0, 2.0, 3.0)
 
