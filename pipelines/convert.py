@@ -22,7 +22,8 @@ from electra_core.conversion.to_transformers import transformers_config
 from pipelines import storage
 from pipelines.errors import CheckpointError, PipelineError
 from pipelines.export import ARCHITECTURES
-from pipelines.tokenizer import pretrained_file, read_pretrained, save_tokenizer, special_ids, vocab_size, with_rules
+from pipelines.specs.corpus import PretrainedTokenizerSpec
+from pipelines.tokenizer import pretrained_file, read_pretrained, save_tokenizer, special_ids, vocab_size
 from pipelines.weights.clean import Cleaned, clean_state
 from pipelines.weights.collect import EXPORTED_AS, Collected, collect
 from pipelines.weights.sources import CONFIG_FILE, NetworkWeights
@@ -64,18 +65,18 @@ def convert(options: argparse.Namespace) -> None:
                 f"the vocabulary must have the {sizes.vocab_size} entries of {found.uri}, got {vocab_size(tokenizer)}"
             )
         config = transformers_config(sizes, special, ARCHITECTURES[network])
-        ready[network] = clean_state(found.state, config, ARCHITECTURES[network]), config
+        ready[network] = clean_state(found.state, config, ARCHITECTURES[network]), config, sizes
         _say(network, found, ready[network][0])
     for network in wanted:
         if not any(name in ready for name in EXPORTED_AS[network]):
             _warn(f"the source holds no {network}")
     # Only now, when nothing can be refused any more.
-    for network, (cleaned, config) in ready.items():
+    for network, (cleaned, config, sizes) in ready.items():
         folder = storage.join(options.destination, network)
         data = safetensors.torch.save(cleaned.state, metadata={"format": "pt"})
         storage.write_bytes(storage.join(folder, "model.safetensors"), data)
         if tokenizer is not None:
-            save_tokenizer(tokenizer, folder)
+            save_tokenizer(tokenizer, folder, sizes.max_position_embeddings)
         text = json.dumps(config, indent=2, sort_keys=True) + "\n"
         storage.write_bytes(storage.join(folder, CONFIG_FILE), text.encode())
         count = sum(tensor.numel() for tensor in cleaned.state.values())
@@ -93,8 +94,9 @@ def _sizes(network: str, found: NetworkWeights, num_attention_heads: int | None)
 
 def _find_vocabulary(options: argparse.Namespace, source: Collected) -> Tokenizer | None:
     """The one that was named, or else one that lies where the source's should."""
+    lowercase = False if options.cased else None
     if options.vocab is not None:
-        return read_pretrained(with_rules(options.vocab, lowercase=False if options.cased else None))
+        return read_pretrained(PretrainedTokenizerSpec(uri=options.vocab, lowercase=lowercase))
     for uri in source.vocabulary_uris:
         try:
             pretrained_file(uri)
@@ -102,7 +104,7 @@ def _find_vocabulary(options: argparse.Namespace, source: Collected) -> Tokenize
             continue  # there is none
         if source.tokenizer is not None and uri == source.tokenizer.uri and not options.cased:
             return read_pretrained(source.tokenizer)  # with the rules of the job
-        return read_pretrained(with_rules(uri, lowercase=False if options.cased else None))
+        return read_pretrained(PretrainedTokenizerSpec(uri=uri, lowercase=lowercase))
     return None
 
 

@@ -120,7 +120,10 @@ def evaluate_and_export(task: TrainingTask, job_uri: str, job_id: str) -> Evalua
     }
     exports_uri = storage.join(job_uri, "exports")
     with tempfile.TemporaryDirectory() as scratch:
-        folders = export_networks(networks, task.corpus, cards, Path(scratch))
+        # Weights from elsewhere may know longer rows than this job has.
+        is_new = spec.initialization is None
+        longest_row = spec.longest_row if is_new else spec.model.max_position_embeddings
+        folders = export_networks(networks, task.corpus, cards, Path(scratch), longest_row)
         for network, folder in folders.items():
             storage.upload_tree(folder, storage.join(exports_uri, network))
     evaluated = Evaluated(

@@ -10,9 +10,8 @@ from safetensors.torch import save_file
 from electra_core.batches import SpecialTokens
 from electra_core.conversion.to_transformers import exported_state_dicts, transformers_config
 from electra_core.pretraining import ElectraForPretraining
-from pipelines import storage
 from pipelines.storage.artifacts import PreparedCorpus
-from pipelines.tokenizer import CONFIG_FILE, TOKENIZER_FILE, VOCAB_FILE
+from pipelines.tokenizer import load_tokenizer, save_tokenizer
 
 ARCHITECTURES = {
     "discriminator": "ElectraForPreTraining",
@@ -23,20 +22,22 @@ ARCHITECTURES = {
 
 
 def export_networks(
-    networks: ElectraForPretraining, corpus: PreparedCorpus, cards: dict[str, str], folder: Path
+    networks: ElectraForPretraining, corpus: PreparedCorpus, cards: dict[str, str], folder: Path, longest_row: int
 ) -> dict[str, Path]:
     """Write the networks of the objective that are worth keeping under `folder`.
 
     Args:
         networks: trained weights; vocabulary padding is sliced off.
-        corpus: names the tokenizer whose files are copied beside the weights.
+        corpus: names the tokenizer that is written beside the weights.
         cards: text of each network's README.md.
         folder: gets a folder per network: config.json, model.safetensors, tokenizer files, README.md.
+        longest_row: tokens that the networks were trained to read, which the tokenizer names as `model_max_length`.
 
     Returns:
         Network to its folder.
     """
     special = SpecialTokens(*corpus.special)
+    tokenizer = load_tokenizer(corpus.tokenizer_uri)
     folders = {}
     for network, (state, encoder) in exported_state_dicts(networks).items():
         target = folder / network
@@ -46,26 +47,6 @@ def export_networks(
         config = transformers_config(encoder, special, ARCHITECTURES[network])
         (target / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         (target / "README.md").write_text(cards[network], encoding="utf-8")
-        copy_tokenizer(corpus.tokenizer_uri, target, encoder.max_position_embeddings)
+        save_tokenizer(tokenizer, str(target), longest_row)
         folders[network] = target
     return folders
-
-
-def copy_tokenizer(tokenizer_uri: str, folder: Path, max_length: int) -> None:
-    """Copy tokenizer.json, tokenizer_config.json and, where the tokenizer has one, vocab.txt into a local folder.
-
-    Args:
-        tokenizer_uri: folder with the files.
-        folder: gets them.
-        max_length: tokens of a row that the network was made for. Transformers cuts where this says, and nowhere
-            without it: longer texts then end in an error of its embeddings.
-
-    Raises:
-        StorageError: a file cannot be read.
-    """
-    for name in (TOKENIZER_FILE, VOCAB_FILE):
-        uri = storage.join(tokenizer_uri, name)
-        if name != VOCAB_FILE or storage.exists(uri):
-            (folder / name).write_bytes(storage.read_bytes(uri))
-    config = storage.read_json(storage.join(tokenizer_uri, CONFIG_FILE))
-    storage.write_json(str(folder / CONFIG_FILE), config | {"model_max_length": max_length})

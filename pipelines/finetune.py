@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pipelines import storage
 from pipelines.errors import DataError, RecordError
@@ -130,6 +131,11 @@ def _prepare(
             raise DataError(
                 f"max_sequence_length must be at most the model's max_position_embeddings, "
                 f"got {length} for {name} and {base.encoder.max_position_embeddings}"
+            )
+        if base.longest_row is not None and length > base.longest_row and not base.without_pretraining:
+            log.warning(
+                "positions_untrained",
+                extra={"task": name, "max_sequence_length": length, "pretrained_on_rows_of": base.longest_row},
             )
         preparations.append(TaskPreparation(name, task, base.uri, length, storage_uri, spec.baselines))
 
@@ -272,9 +278,19 @@ def _record_seed(parent: RunIdentity, run: SeedTask, result: SeedResult) -> None
     for split, scores in result.scores.items():
         metrics += [(f"{split.replace(' ', '_')}/{name}", result.num_steps, value) for name, value in scores.items()]
     metrics.append(("train/examples_per_second", result.num_steps, result.examples_per_second))
-    rules = run.optimizer(result.num_steps).model_dump(mode="json")
-    params = {"task": run.prepared.name, "seed": run.seed, "num_steps": result.num_steps, "optimizer": rules}
-    tracking.record_child(parent, run.name, f"{run.prepared.name}/{run.seed}", params, metrics)
+    tracking.record_child(parent, run.name, f"{run.prepared.name}/{run.seed}", _params_of(run, result), metrics)
+
+
+def _params_of(run: SeedTask, result: SeedResult) -> dict[str, Any]:
+    """As MLflow has them. A run that stopped early was trained by the rules of the steps that were planned."""
+    num_steps = run.num_steps(run.prepared.steps_per_epoch(run.training.batch_size))
+    return {
+        "task": run.prepared.name,
+        "seed": run.seed,
+        "num_train_steps": num_steps,
+        "num_steps_taken": result.num_steps,
+        "optimizer": run.optimizer(num_steps).model_dump(mode="json"),
+    }
 
 
 def _register(

@@ -26,6 +26,7 @@ from pipelines.specs.documents import (
     Progress,
     Stage,
 )
+from pipelines.specs.earlier import as_it_was
 from pipelines.specs.jobs import SPECS, JobSpec
 from pipelines.specs.parsing import dump_spec
 from pipelines.specs.spec_errors import FieldProblem, SpecError, problems_of
@@ -73,9 +74,9 @@ class JobDirectory:
         if not isinstance(kind, str) or kind not in SPECS:
             raise SpecError([FieldProblem(("kind",), f"must be one of {', '.join(SPECS)}", repr(kind))])
         try:
-            return SPECS[kind].model_validate_json(data)
+            return SPECS[kind].model_validate_json(json.dumps(as_it_was(document)))
         except ValidationError as error:
-            raise SpecError(problems_of(error)) from error
+            raise SpecError(problems_of(error, SPECS[kind])) from error
 
     def write_spec(self, spec: JobSpec) -> None:
         """Write the resolved spec."""

@@ -77,7 +77,7 @@ def run_side_by_side(
     function: Callable[[_Argument], _Returned],
     arguments: Sequence[_Argument],
     compute: WorkerSpec,
-    waiting: Callable[[int], None],
+    waiting: Callable[[int], object],
     has_room: Callable[[int], bool] | None = None,
 ) -> Iterator[tuple[int, _Returned]]:
     """Call a function with each argument, at most `compute.num_workers` calls at a time, each in a process of Ray's.

@@ -23,6 +23,8 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TOKENIZER_FILE = "tokenizer.json"
 VOCAB_FILE = "vocab.txt"
 CONFIG_FILE = "tokenizer_config.json"
+MAX_LONGEST_ROW = 10_000_000
+"""Tokens; more is a way to say that there is no limit."""
 
 
 def load_tokenizer(uri: str) -> Tokenizer:
@@ -121,13 +123,14 @@ def bert_tokenizer(vocabulary: dict[str, int], lowercase: bool, strip_accents: b
 
 
 def read_pretrained(spec: PretrainedTokenizerSpec) -> Tokenizer:
-    """A vocabulary that exists, without the truncation and padding its file may ask for.
+    """A vocabulary that exists, read `with_rules`, without the truncation and padding its file may ask for.
 
     Raises:
         StorageError: it cannot be read.
-        CorpusError: it is no tokenizer, or lacks a special token.
+        CorpusError: it is no tokenizer, or lacks a special token; or a rule beside it is neither true nor false.
     """
-    uri = pretrained_file(spec.uri)
+    spec = with_rules(spec)
+    uri = spec.uri
     if uri.endswith(".json"):
         tokenizer = _parse(uri)
         tokenizer.no_truncation()
@@ -141,32 +144,66 @@ def read_pretrained(spec: PretrainedTokenizerSpec) -> Tokenizer:
     vocabulary = {word: index for index, word in enumerate(words)}
     if len(vocabulary) != len(words):
         raise CorpusError(f"{uri} must name every entry once, got {len(words)} lines and {len(vocabulary)} entries")
+    assert spec.lowercase is not None  # as `with_rules` leaves none open
     if spec.lowercase:
         _warn_of_capitals(uri, words)
     return bert_tokenizer(vocabulary, spec.lowercase, spec.strip_accents)
 
 
-def with_rules(uri: str, lowercase: bool | None = None, strip_accents: bool | None = None) -> PretrainedTokenizerSpec:
-    """A vocabulary with its rules. Those of a bare `vocab.txt` are in a `tokenizer_config.json` beside it, if anywhere.
+def with_rules(spec: PretrainedTokenizerSpec) -> PretrainedTokenizerSpec:
+    """The file that a spec means, with the rules that the spec leaves open.
 
-    Args:
-        uri: as of `pretrained_file`.
-        lowercase: in place of what stands there; text is lowercased where nothing does, as by BERT's own tokenizer.
-        strip_accents: likewise; follows `lowercase` where nothing says.
+    Those of a bare `vocab.txt` are in a `tokenizer_config.json` beside it, if anywhere. Where nothing says, text is
+    lowercased, as by BERT's own tokenizer, and `strip_accents` stays None, which follows it. A `tokenizer.json` brings
+    its own, and no rule of the spec counts.
 
     Raises:
         StorageError: there is no vocabulary, or a file cannot be read.
         CorpusError: a rule beside it is neither true nor false.
     """
-    file = pretrained_file(uri)
+    file = pretrained_file(spec.uri)
+    if file.endswith(".json"):
+        return PretrainedTokenizerSpec(uri=file)
+    lowercase, strip_accents = spec.lowercase, spec.strip_accents
     beside = storage.join(file[: file.rfind("/") + 1], CONFIG_FILE)
-    if not file.endswith(".json") and storage.exists(beside):
+    if (lowercase is None or strip_accents is None) and storage.exists(beside):
         config = storage.read_json(beside)
         lowercase = _rule(config, "do_lower_case", beside) if lowercase is None else lowercase
         strip_accents = _rule(config, "strip_accents", beside) if strip_accents is None else strip_accents
     return PretrainedTokenizerSpec(
         uri=file, lowercase=True if lowercase is None else lowercase, strip_accents=strip_accents
     )
+
+
+def longest_row(uri: str) -> int | None:
+    """Tokens that the network beside a vocabulary was made to read, as its `tokenizer_config.json` says; None where
+    nothing does.
+
+    Raises:
+        StorageError: there is no vocabulary, or a file cannot be read.
+    """
+    file = pretrained_file(uri)
+    beside = storage.join(file[: file.rfind("/") + 1], CONFIG_FILE)
+    said = storage.read_json(beside).get("model_max_length") if storage.exists(beside) else None
+    # Transformers writes 10³⁰ where there is no limit.
+    return said if isinstance(said, int) and 0 < said < MAX_LONGEST_ROW else None
+
+
+def warn_of_ignored_rules(spec: PretrainedTokenizerSpec, field: str) -> None:
+    """Say it where a spec has rules for a `tokenizer.json`, which brings its own.
+
+    Args:
+        spec: as it was given, before `with_rules`.
+        field: of the job's spec.
+
+    Raises:
+        StorageError: there is no vocabulary.
+    """
+    if pretrained_file(spec.uri).endswith(".json") and (spec.lowercase, spec.strip_accents) != (None, None):
+        log.warning(
+            "tokenizer_rules_ignored",
+            extra={"uri": spec.uri, "reason": "a tokenizer.json brings its own", "field": field},
+        )
 
 
 def pretrained_file(uri: str) -> str:
@@ -183,8 +220,15 @@ def pretrained_file(uri: str) -> str:
     raise storage.StorageError(uri, "must be or hold a tokenizer.json or a vocab.txt")
 
 
-def save_tokenizer(tokenizer: Tokenizer, uri: str) -> None:
-    """Write the folder that `transformers.AutoTokenizer.from_pretrained` reads."""
+def save_tokenizer(tokenizer: Tokenizer, uri: str, max_length: int | None = None) -> None:
+    """Write the folder that `transformers.AutoTokenizer.from_pretrained` reads.
+
+    Args:
+        tokenizer: whatever its kind.
+        uri: the folder.
+        max_length: tokens of a row that the network beside it was made for. Transformers cuts where this says, and
+            nowhere without it: longer texts then end in an error of its embeddings.
+    """
     state = json.loads(tokenizer.to_str())
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -201,6 +245,8 @@ def save_tokenizer(tokenizer: Tokenizer, uri: str) -> None:
         }
         words = sorted(tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
         storage.write_bytes(storage.join(uri, VOCAB_FILE), "".join(f"{word}\n" for word, _ in words).encode())
+    if max_length is not None:
+        config["model_max_length"] = max_length
     storage.write_json(storage.join(uri, CONFIG_FILE), config)
     storage.write_bytes(storage.join(uri, TOKENIZER_FILE), tokenizer.to_str(pretty=True).encode())
 

@@ -20,6 +20,7 @@ from pipelines.specs.plans import evaluation_files, finetuning_files, labelled_f
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.search import SearchSpec
 from pipelines.specs.trials import base_spec
+from pipelines.storage.text_size import text_bytes
 from service.errors import CorpusUnreadableError, Fault, InsufficientResourcesError
 from service.records import ClusterStatus
 
@@ -67,8 +68,9 @@ def _too_large(section: str, compute: WorkerSpec, cluster: ClusterStatus) -> Ite
 
 
 def check_sources(spec: JobSpec, timeout_seconds: float) -> int | None:
-    """Look at every file the spec names; the size of what is trained on in bytes, or None if it cannot be told without
-    reading it.
+    """Look at every file the spec names; the size in bytes of what is trained on, or None if it cannot be told without
+    reading it. Of a corpus it is that of the text, which compressed files are taken to hold; of all else that of the
+    files as stored.
 
     Raises:
         CorpusUnreadableError: one is absent, empty, closed to us, or does not answer in time.
@@ -86,7 +88,7 @@ def check_sources(spec: JobSpec, timeout_seconds: float) -> int | None:
 
 
 def _check_pretraining(spec: PretrainSpec, pointer: str, others: list[_Named], timeout_seconds: float) -> int | None:
-    """Look at a corpus and what goes with it; its size, where it is known."""
+    """Look at a corpus and what goes with it; bytes of its text, where they are known."""
     corpus = list(_corpus_uris(spec, pointer))
     if isinstance(spec.tokenizer, PretrainedTokenizerSpec):
         others.append(_Named(f"{pointer}/tokenizer/uri", spec.tokenizer.uri))
@@ -96,18 +98,23 @@ def _check_pretraining(spec: PretrainSpec, pointer: str, others: list[_Named], t
     if spec.probe is not None:
         for name, task in spec.probe.tasks.items():
             others += [_Named(*named) for named in labelled_files(f"{pointer}/probe/tasks/{name}", task)]
-    sizes = _look_at([*corpus, *others], timeout_seconds)
-    is_known = all(sizes[named] is not None for named in corpus) and len(corpus) > 0
+    found = _look_at([*corpus, *others], timeout_seconds)
+    texts = [file for named in corpus for file in found[named]]
     has_documentation = any(isinstance(source, PythonDocsSource) for source in spec.corpus.sources)
-    return sum(sizes[named] or 0 for named in corpus) if is_known and not has_documentation else None
+    return text_bytes(texts) if _have_sizes(texts) and not has_documentation else None
 
 
 def _size_of_data(named: Iterable[tuple[str, str]], of_models: tuple[str, ...], timeout_seconds: float) -> int | None:
     """Look at all files; the size of those that are no model's."""
-    files = [_Named(f"/spec{pointer}", uri) for pointer, uri in named]
-    sizes = _look_at(files, timeout_seconds)
-    data = [sizes[one] for one in files if not one.pointer.startswith(of_models)]
-    return None if any(size is None for size in data) else sum(size or 0 for size in data)
+    every = [_Named(f"/spec{pointer}", uri) for pointer, uri in named]
+    found = _look_at(every, timeout_seconds)
+    files = [file for one in every if not one.pointer.startswith(of_models) for file in found[one]]
+    return sum(file.size_bytes for file in files) if _have_sizes(files) else None
+
+
+def _have_sizes(files: Sequence[storage.FoundFile]) -> bool:
+    """Whether there are files, and the size of each is known."""
+    return len(files) > 0 and all(file.size_bytes >= 0 for file in files)
 
 
 def _corpus_uris(spec: PretrainSpec, pointer: str) -> Iterator[_Named]:
@@ -117,20 +124,20 @@ def _corpus_uris(spec: PretrainSpec, pointer: str) -> Iterator[_Named]:
                 yield _Named(f"{pointer}/corpus/sources/{index}/uris/{number}", uri)
 
 
-def _look_at(uris: Sequence[_Named], timeout_seconds: float) -> dict[_Named, int | None]:
+def _look_at(uris: Sequence[_Named], timeout_seconds: float) -> dict[_Named, list[storage.FoundFile]]:
     deadline = time.monotonic() + timeout_seconds
-    answers = _in_threads(_size_or_reason, uris)
-    sizes: dict[_Named, int | None] = {}
+    answers = _in_threads(_files_or_reason, uris)
+    found: dict[_Named, list[storage.FoundFile]] = {}
     faults: list[Fault] = []
     try:
-        while len(sizes) + len(faults) < len(uris) and len(faults) < MAX_SHOWN_FAULTS:
+        while len(found) + len(faults) < len(uris) and len(faults) < MAX_SHOWN_FAULTS:
             named, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
             if isinstance(answer, str):
                 faults.append(Fault(named.pointer, answer, named.uri[:500]))
             else:
-                sizes[named] = answer
+                found[named] = answer
     except queue.Empty:
-        silent = next(named for named in uris if named not in sizes and all(f.pointer != named.pointer for f in faults))
+        silent = next(named for named in uris if named not in found and all(f.pointer != named.pointer for f in faults))
         faults.append(Fault(silent.pointer, f"must answer within {timeout_seconds:g} seconds", silent.uri[:500]))
     finally:
         answers.abandoned.set()
@@ -138,21 +145,18 @@ def _look_at(uris: Sequence[_Named], timeout_seconds: float) -> dict[_Named, int
         faults.sort(key=lambda fault: [int(part) if part.isdigit() else -1 for part in fault.pointer.split("/")])
         detail = "; ".join(f"{fault.value}: {fault.rule}" for fault in faults[:3])
         raise CorpusUnreadableError(f"{detail}.", faults)
-    return sizes
+    return found
 
 
-def _size_or_reason(uri: str) -> int | str | None:
-    """Bytes of what a URI names, None if unknown, or in words why it cannot be read."""
+def _files_or_reason(uri: str) -> list[storage.FoundFile] | str:
+    """What a URI names, or in words why it cannot be read."""
     try:
         files = _expanded(uri)
     except StorageError as error:
         return error.reason
     except (OSError, ValueError, ImportError) as error:
         return " ".join(str(error).split()) or type(error).__name__
-    sizes = [file.size_bytes for file in files]
-    if all(size == 0 for size in sizes):
-        return "must not be empty"
-    return None if any(size < 0 for size in sizes) else sum(sizes)
+    return "must not be empty" if all(file.size_bytes == 0 for file in files) else files
 
 
 def _expanded(uri: str) -> list[storage.FoundFile]:
@@ -166,13 +170,13 @@ def _expanded(uri: str) -> list[storage.FoundFile]:
         return storage.expand(index)
 
 
-class _Answers(queue.SimpleQueue[tuple[_Named, int | str | None]]):
+class _Answers(queue.SimpleQueue[tuple[_Named, list[storage.FoundFile] | str]]):
     def __init__(self) -> None:
         super().__init__()
         self.abandoned = threading.Event()
 
 
-def _in_threads(look: Callable[[str], int | str | None], uris: Sequence[_Named]) -> _Answers:
+def _in_threads(look: Callable[[str], list[storage.FoundFile] | str], uris: Sequence[_Named]) -> _Answers:
     """Look at URIs side by side. The threads are daemons, so a store that never answers holds up nobody's exit."""
     answers, waiting = _Answers(), iter(uris)
     lock = threading.Lock()

@@ -63,7 +63,7 @@ def transformers_config(encoder: EncoderConfig, special: SpecialTokens, architec
         special: ids of the special tokens; the config names [PAD]'s.
         architecture: class the state dict is for, "ElectraForPreTraining" say.
     """
-    return {
+    config = {
         "model_type": "electra",
         "architectures": [architecture],
         "vocab_size": encoder.vocab_size,
@@ -83,6 +83,9 @@ def transformers_config(encoder: EncoderConfig, special: SpecialTokens, architec
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
+    if encoder.position_embedding_init != "normal":  # ours: the start that the same network without pretraining has
+        config["position_embedding_init"] = encoder.position_embedding_init
+    return config
 
 
 def backbone_state_dict(embeddings: EmbeddingTables, encoder: Encoder) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from pipelines.corpus.texts import Texts
 from pipelines.errors import PipelineError
 from pipelines.specs.corpus import PretrainedTokenizerSpec, TokenizerSpec, WordPieceSpec
 from pipelines.storage.artifacts import MANIFEST_FILE
-from pipelines.tokenizer import pretrained_file, read_pretrained, save_tokenizer, train_wordpiece
+from pipelines.tokenizer import read_pretrained, save_tokenizer, train_wordpiece, warn_of_ignored_rules, with_rules
 
 FORMAT_VERSION = 1
 
@@ -29,15 +29,16 @@ def digest_inputs(spec: TokenizerSpec, texts_digest: str, validation_fraction: f
         # Held-out text is not trained on, so the split counts.
         words = {"texts": texts_digest, "validation_fraction": validation_fraction}
         return inputs | words | {"spec": spec.model_dump(mode="json")}
-    uri = pretrained_file(spec.uri)
-    inputs["content"] = hashlib.sha256(storage.read_bytes(uri)).hexdigest()
+    spec = with_rules(spec)
+    inputs["content"] = hashlib.sha256(storage.read_bytes(spec.uri)).hexdigest()
     rules = {"lowercase": spec.lowercase, "strip_accents": spec.strip_accents}
-    return inputs | ({} if uri.endswith(".json") else rules)
+    return inputs | ({} if spec.uri.endswith(".json") else rules)
 
 
 def write_tokenizer(uri: str, spec: TokenizerSpec, texts: Texts, split: Split, progress: Progress) -> None:
     """Train or copy the tokenizer, and write its folder, the manifest last."""
     if isinstance(spec, PretrainedTokenizerSpec):
+        warn_of_ignored_rules(spec, "tokenizer")
         save_tokenizer(read_pretrained(spec), uri)
     else:
         size = min(texts.num_bytes, spec.max_training_bytes)

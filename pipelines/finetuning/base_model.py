@@ -36,6 +36,8 @@ class BaseModel:
     origin: str
     """Where it came from, for people."""
     without_pretraining: bool
+    longest_row: int | None = None
+    """Tokens it was pretrained to read at once, where that is known."""
 
     def load_into(self, network: ElectraForFinetuning) -> None:
         """Replace the network's start by the pretrained weights; its head stays as it is.

@@ -17,9 +17,18 @@ from electra_core.batches import TokenBatch
 from pipelines.tasks.features import NO_LABEL, Features
 
 SORTED_BATCHES = 64
-"""Batches within which rows are sorted by length: enough to pad next to nothing, and few enough to stay random."""
+"""Batches at most within which rows are sorted by length: with more there is hardly less padding."""
+LEAST_RUNS = 6
+"""Runs at least that an epoch is sorted in, each by itself. One run alone would give the same batches in every epoch,
+but for ties. Of texts of log-normal length (σ 0.6) in batches of 32, a mate of one epoch is a mate of the next one this
+often, at this share of padding:
 
-
+| examples | random order | 1 run | 4 runs | 6 runs | 8 runs |
+|---|---|---|---|---|---|
+| 200 | 16 % at 61 % | 94 % at 23 % | 21 % at 50 % | 16 % at 58 % | 16 % at 61 % |
+| 635 | 5 % at 66 % | 71 % at 19 % | 18 % at 38 % | 12 % at 45 % | 10 % at 50 % |
+| 2490 | 1 % at 67 % | 29 % at 15 % | 15 % at 20 % | 11 % at 23 % | 8 % at 27 % |
+"""
 LENGTH_MULTIPLE = 8
 """Batches are as long as a multiple of this. Memory that one length has left is of no use to the next: with a hundred
 lengths a process of three layers grew to 4 GB, and odd lengths compute no faster."""
@@ -68,13 +77,19 @@ class BatchOrder:
         """Examples of like length together, the batches in any order."""
         rng = np.random.Generator(np.random.Philox(key=[self._seed, epoch]))
         order = rng.permutation(len(self._lengths))
+        num_batches = self.steps_per_epoch
+        # Any batch may be the short one: were it the last, it would have the longest texts of the last run each time.
+        sizes = np.full(num_batches, self._batch_size)
+        sizes[rng.integers(num_batches)] -= sizes.sum() - len(order)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        num_runs = min(num_batches, max(LEAST_RUNS, -(-num_batches // SORTED_BATCHES)))
         batches: list[npt.NDArray[np.int64]] = []
-        run = SORTED_BATCHES * self._batch_size
-        for start in range(0, len(order), run):
-            some = order[start : start + run]
+        for places in np.array_split(np.arange(num_batches), num_runs):
+            first, last = places[0], places[-1] + 1
+            some = order[starts[first] : starts[last]]
             some = some[np.argsort(self._lengths[some], kind="stable")]
-            batches += [some[at : at + self._batch_size] for at in range(0, len(some), self._batch_size)]
-        return [batches[index] for index in rng.permutation(len(batches))]
+            batches += np.split(some, starts[first + 1 : last] - starts[first])
+        return [batches[index] for index in rng.permutation(num_batches)]
 
 
 class RowCutter:

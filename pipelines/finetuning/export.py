@@ -14,11 +14,11 @@ from electra_core.batches import SpecialTokens
 from electra_core.conversion.finetuned import ARCHITECTURES, finetuned_config, finetuned_state_dict
 from electra_core.finetuning.network import ElectraForFinetuning
 from pipelines import storage
-from pipelines.export import copy_tokenizer
 from pipelines.finetuning.card import finetuned_card
 from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.seed_task import WEIGHTS_FILE, SeedTask
 from pipelines.specs.task import RegressionTask
+from pipelines.tokenizer import load_tokenizer, save_tokenizer
 
 
 def export_finetuned(task: ExportTask) -> str:
@@ -36,7 +36,7 @@ def export_finetuned(task: ExportTask) -> str:
         config = finetuned_config(network, SpecialTokens(*run.base.special), run.prepared.labels)
         (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         # Past it the positions are those of pretraining at best, and were not finetuned.
-        copy_tokenizer(run.base.uri, folder, run.max_sequence_length)
+        save_tokenizer(load_tokenizer(run.base.uri), str(folder), run.max_sequence_length)
         (folder / "README.md").write_text(
             finetuned_card(task, architecture(run)),
             encoding="utf-8",

@@ -46,6 +46,7 @@ def keep_base_model(source: ModelSource, job_uri: str, tracking_uri: str) -> Bas
         special=SpecialTokenIds(*manifest["special"]),
         origin=manifest["origin"],
         without_pretraining=source.without_pretraining,
+        longest_row=manifest.get("longest_row"),
     )
 
 
@@ -68,6 +69,7 @@ def _keep(found: FoundNetwork, uri: str) -> None:
         "encoder": weights.sizes.model_dump(mode="json"),
         "special": list(special_ids(found.tokenizer)),
         "origin": origin,
+        "longest_row": found.longest_row,
     }
     storage.write_json(storage.join(uri, MANIFEST_FILE), manifest)
 

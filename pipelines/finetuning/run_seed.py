@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import safetensors.torch
@@ -39,12 +40,15 @@ LOG_POINTS = 100
 """Losses that a run keeps, about."""
 
 
-def run_seed(task: SeedTask, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> SeedResult:
+def run_seed(
+    task: SeedTask, checkpoint_seconds: float = CHECKPOINT_SECONDS, on_progress: Callable[[], None] = lambda: None
+) -> SeedResult:
     """Finetune to the end and leave scores, predictions and weights; a finished run is returned as it is.
 
     Args:
         task: the run.
         checkpoint_seconds: at least so long between two checkpoints.
+        on_progress: called every second or so, for whoever must know besides that it lives.
 
     Raises:
         NonFiniteLossError: the loss became NaN or infinite.
@@ -57,7 +61,7 @@ def run_seed(task: SeedTask, checkpoint_seconds: float = CHECKPOINT_SECONDS) -> 
     limit_threads(task.compute)
     choose_cpu_kernels()
     device = torch.device("cuda" if task.compute.gpus_per_worker else "cpu")
-    run = _Run(task, device)
+    run = _Run(task, device, on_progress)
     run.restore()
     run.train(checkpoint_seconds)
     result = run.finish()
@@ -101,8 +105,9 @@ def _state_of(checkpoint: Checkpoint) -> dict[str, Any] | None:
 class _Run:
     """What one run holds while it goes on."""
 
-    def __init__(self, task: SeedTask, device: torch.device) -> None:
+    def __init__(self, task: SeedTask, device: torch.device, on_progress: Callable[[], None]) -> None:
         self.task = task
+        self.on_progress = on_progress
         self.device = device
         self.network = ElectraForFinetuning(task.encoder, task.head, torch.Generator().manual_seed(task.seed))
         task.base.load_into(self.network)
@@ -276,6 +281,7 @@ class _Run:
         if now - self.told_at < PROGRESS_SECONDS:
             return
         self.told_at = now
+        self.on_progress()
         document = {
             "began_at": self.began_at,
             "step": self.step,

@@ -19,6 +19,9 @@ from pipelines.storage.artifacts import digest_of
 from pipelines.tasks.glue import NUM_EPOCHS
 from pipelines.tasks.prepare import PreparedTask
 
+RUN_VERSION = 2
+"""Raised when the same spec takes other steps, such as batches in another order: what was begun before is then no part
+of the run, and neither gone on with nor read as its result."""
 RESULT_FILE = "result.json"
 WEIGHTS_FILE = "weights.safetensors"
 PROGRESS_FILE = "progress.json"
@@ -49,6 +52,7 @@ class SeedTask:
         """Digest of what decides the weights and the scores."""
         return digest_of(
             {
+                "version": RUN_VERSION,
                 "task": self.prepared.digest,
                 "labels": list(self.prepared.labels),
                 "spec": self.prepared.task.model_dump(mode="json", exclude={"data"}),
@@ -99,7 +103,11 @@ class SeedTask:
         """Steps between two evaluations while training; None where there are none."""
         if not self.training.evaluations_per_epoch:
             return None
-        return max(1, round(steps_per_epoch / self.training.evaluations_per_epoch))
+        interval = max(1, round(steps_per_epoch / self.training.evaluations_per_epoch))
+        num_steps = self.num_steps(steps_per_epoch)
+        if self.training.early_stopping_patience is not None and interval >= num_steps:
+            return max(1, num_steps // 2)  # what never looks has nothing to choose from
+        return interval
 
     def optimizer(self, num_steps: int) -> OptimizerConfig:
         """The rules for the weights; what the spec leaves open depends on the size of the network."""

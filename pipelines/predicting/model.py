@@ -79,6 +79,8 @@ def load_model(folder: Path, tokenizer_folder: Path | None = None) -> LoadedMode
             f"the tokenizer must have at most {config.vocab_size} entries, those of the model, "
             f"got {vocab_size(tokenizer)}"
         )
+    # As in training, where a text that speaks of "[SEP]" does not end there; what is filled is asked for by its name.
+    tokenizer.encode_special_tokens = task != "fill_mask"
     return LoadedModel(
         network=network.eval(),
         tokenizer=tokenizer,

@@ -77,8 +77,7 @@ class CheckpointKeeper:
         return {step: self._reasons.get(step, lost) for step in self._due_steps() if step not in self._kept}
 
     def _due_steps(self) -> tuple[int, ...]:
-        num_steps, interval = self._task.spec.training.num_train_steps, self._probe.interval_steps
-        return (*range(interval, num_steps, interval), num_steps)
+        return self._task.spec.probed_steps
 
     def _work(self) -> None:
         while not self._training_ended.is_set():

@@ -4,10 +4,9 @@ Which tokens stand in a row is a pure function of (corpus, weights, sequence len
 global batch). There is no iterator and so no iterator's state: a job resumes exactly, on any number of workers.
 
 A row is [CLS], `sequence_length - 2` consecutive tokens of one source, [SEP]. Documents inside a row end in [SEP];
-rows start and end anywhere, and none is padded. The original packs 90 % of its rows as two segments with token types
-0 and 1 and shortens 5 %; full rows of one segment (RoBERTa's packing) waste nothing, at the price of a token type 1
-that is never trained. Legend: a *read* is one time through a source, a *pass* is one time
-through the weighted corpus.
+rows start and end anywhere, and none is padded (RoBERTa's packing; the original shortens 5 %). Training parts most of
+them in two segments after this (`electra_core/segments.py`). Legend: a *read* is one time through a source, a *pass* is
+one time through the weighted corpus.
 """
 
 from __future__ import annotations

@@ -95,12 +95,14 @@ def read_pairs(uri: str, spec: MinimalPairsSpec, tokenizer: Tokenizer, max_token
     report: list[str] = []
     num_rows = num_bad = 0
     for row in _rows(uri, spec, tokenizer, max_tokens):
-        num_rows += 1
         if isinstance(row, BadRow):
-            num_bad += 1
+            # A quotation mark that is never closed takes all lines behind it along.
+            num_rows += row.num_lines
+            num_bad += row.num_lines
             if len(report) < MAX_REPORTED_ROWS:
                 report.append(str(row))
             continue
+        num_rows += 1
         pairs.append(row)
         if len(pairs) == spec.max_pairs_per_file:
             break

@@ -30,10 +30,29 @@ def spec_warnings(spec: PretrainSpec) -> tuple[str, ...]:
             "initialization gives the discriminator weights that objective.name: two_stage replaces by the generator's "
             "before they are trained; only what it gives the generator and the discriminator's head lasts."
         )
+    if spec.initialization is None and spec.longest_row < spec.model.max_position_embeddings:
+        longest = spec.longest_row
+        for field, length in _probed_lengths(spec):
+            if length > longest:
+                warnings.append(
+                    f"{field} ({length}) is more than the {longest} tokens of training.sequence_length: the positions "
+                    "past them are never trained, and rows that reach them score worse for it."
+                )
     if spec.probe is not None:
         named = {f"probe.tasks.{name}": task for name, task in spec.probe.tasks.items()}
         warnings += _windows(named, spec.probe.training)
     return tuple(warnings)
+
+
+def _probed_lengths(spec: PretrainSpec) -> Iterator[tuple[str, int]]:
+    if spec.probe is None:
+        return
+    shared = spec.probe.training.max_sequence_length
+    if any(task.max_sequence_length is None for task in spec.probe.tasks.values()):
+        yield "probe.training.max_sequence_length", shared
+    for name, task in spec.probe.tasks.items():
+        if task.max_sequence_length is not None:
+            yield f"probe.tasks.{name}.max_sequence_length", task.max_sequence_length
 
 
 def search_warnings(spec: SearchSpec, base: PretrainSpec, flops: tuple[float, float]) -> tuple[str, ...]:

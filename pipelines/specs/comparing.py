@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel
 from pipelines.specs.evaluate import MinimalPairsSpec
-from pipelines.specs.finetune import FinetuneTrainingSpec
+from pipelines.specs.finetune import FinetuneTrainingSpec, check_epochs
 from pipelines.specs.record import Name
 from pipelines.specs.task import TaskSpec, check_averaged
 
@@ -24,8 +24,9 @@ class ProbeObjective(FrozenModel):
     """Each task is finetuned once for each of its seeds, where the trial was trained."""
 
     @model_validator(mode="after")
-    def _scores_can_be_averaged(self) -> Self:
+    def _tasks_fit(self) -> Self:
         check_averaged(self.tasks)
+        check_epochs({f"tasks.{name}": task for name, task in self.tasks.items()}, self.training)
         return self
 
 

@@ -26,10 +26,20 @@ def known_schemes(uris: tuple[str, ...]) -> tuple[str, ...]:
     return uris
 
 
+def unpacked_parquet(uris: tuple[str, ...]) -> tuple[str, ...]:
+    """The same URIs of Parquet files; `ValueError` where one is compressed as a whole: its end, with the places of all
+    else, is read first.
+    """
+    for uri in uris:
+        if uri.lower().endswith((".gz", ".zst")):
+            raise ValueError(f"Parquet files must not end in .gz or .zst, for they are compressed within, got {uri!r}")
+    return uris
+
+
 class _FileSource(FrozenModel):
     uris: Annotated[tuple[Uri, ...], Field(min_length=1, max_length=10_000)]
     """Files, directories (read recursively) and globs (`*`, `?`, `[]`, `**`): local paths, `file://`, `s3://`,
-    `gs://`, or `https://` (single files only). `.gz` and `.zst` files are read as they are."""
+    `gs://`, or `https://` (single files only). `.gz` and `.zst` files are read as they are, but for Parquet's."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Times this source is read per pass over the corpus: 2 reads it twice, 0.5 reads half of it, another half each
     pass."""
@@ -67,6 +77,11 @@ class ParquetSource(_FileSource):
     type: Literal["parquet"] = "parquet"
     text_field: Annotated[str, Field(min_length=1, max_length=200)] = "text"
     """Column of strings that holds the document."""
+
+    @field_validator("uris")
+    @classmethod
+    def _files_are_unpacked(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return unpacked_parquet(value)
 
 
 class PythonDocsSource(FrozenModel):
@@ -152,11 +167,12 @@ class PretrainedTokenizerSpec(FrozenModel):
     uri: Uri
     """A `vocab.txt`, a `tokenizer.json`, or a folder that holds one. It must know [PAD], [UNK], [CLS], [SEP] and
     [MASK]."""
-    lowercase: bool = True
-    """For a bare `vocab.txt`, which does not say; a `tokenizer.json` brings its own rule. Where entries have capitals
-    that lowercased text never has, a warning says so."""
+    lowercase: bool | None = None
+    """For a bare `vocab.txt`: whether text is lowercased. When absent, as `do_lower_case` of a `tokenizer_config.json`
+    beside it says; true where nothing does. A `tokenizer.json` brings its own rule. Where entries have capitals that
+    lowercased text never has, a warning says so."""
     strip_accents: bool | None = None
-    """For a bare `vocab.txt`. None follows `lowercase`."""
+    """For a bare `vocab.txt`. When absent, as is said in the same place, or else as `lowercase`."""
 
 
 TokenizerSpec = Annotated[WordPieceSpec | PretrainedTokenizerSpec, Field(discriminator="type")]

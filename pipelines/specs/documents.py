@@ -99,9 +99,10 @@ class TaskScores(Document):
     num_also_in_training: int = 0
     """Validation examples that ask what a training example asks."""
     num_bad_rows: int = 0
-    """Malformed rows that were left out; the first are in `report`."""
+    """Malformed rows of all splits that were left out; the first are in `report`."""
     report: tuple[str, ...] = ()
-    """What must be known to read the scores, then malformed rows by file and line; 20 lines in all at most."""
+    """What must be known to read the scores; then malformed rows by file and line and examples that a training example
+    asks too, by file and line or a question's id, as many of one split as of another; 20 lines in all at most."""
     examples_per_second: float
     """Of training, in one seed's process."""
 

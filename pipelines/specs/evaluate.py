@@ -8,14 +8,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from electra_core.config import FrozenModel, MaskingConfig
 from pipelines.specs.compute import EvaluateComputeSpec
-from pipelines.specs.corpus import CleaningSpec, Source, Uri, known_schemes
-from pipelines.specs.labelled import Column
+from pipelines.specs.corpus import CleaningSpec, Source, Uri, known_schemes, unpacked_parquet
+from pipelines.specs.labelled import Column, format_of
 from pipelines.specs.model_source import NetworkSource
 from pipelines.specs.record import EvaluateRecordSpec, Name
 
 
 def _one_is_many(value: object) -> object:
     return (value,) if isinstance(value, str) else value
+
+
+def _pairs_are_unpacked(uris: tuple[str, ...]) -> tuple[str, ...]:
+    unpacked_parquet(tuple(uri for uri in uris if format_of(uri) == "parquet"))
+    return uris
 
 
 MAX_TOKENS = 100_000_000
@@ -25,6 +30,7 @@ PairFiles = Annotated[
     tuple[Uri, ...],
     Field(min_length=1, max_length=1000),
     AfterValidator(known_schemes),
+    AfterValidator(_pairs_are_unpacked),
     BeforeValidator(_one_is_many, json_schema_input_type=str | tuple[str, ...]),
 ]
 
@@ -34,7 +40,7 @@ class MinimalPairsSpec(FrozenModel):
 
     uris: PairFiles
     """Files, directories and globs as of a corpus, of JSON lines, CSV, TSV or Parquet by their names; `.gz` and `.zst`
-    too. Each file has an accuracy."""
+    too, but for Parquet. Each file has an accuracy."""
     sentence_good: Column = "sentence_good"
     """Key of the better sentence."""
     sentence_bad: Column = "sentence_bad"

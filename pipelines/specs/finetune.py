@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,7 +11,7 @@ from electra_core.config import FrozenModel
 from pipelines.specs.compute import FinetuneComputeSpec
 from pipelines.specs.model_source import NetworkFiles, RegisteredNetwork
 from pipelines.specs.record import FinetuneRecordSpec, Name
-from pipelines.specs.task import SuiteSpec, TaskSpec
+from pipelines.specs.task import SuiteSpec, TaskSpec, TaskSuite
 
 
 class RegisteredModel(RegisteredNetwork):
@@ -38,7 +39,7 @@ class FinetuneTrainingSpec(FrozenModel):
     num_epochs: Annotated[float, Field(gt=0, le=10_000)] | None = None
     """Passes over the training examples; the task's own when absent: 10 for RTE and STS-B, 2 for questions, else 3."""
     num_train_steps: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
-    """In place of epochs."""
+    """In place of epochs, those of a task too."""
     batch_size: Annotated[int, Field(ge=1, le=65_536)] = 32
     """Examples per optimizer step."""
     max_sequence_length: Annotated[int, Field(ge=8, le=65_536)] = 128
@@ -72,8 +73,9 @@ class FinetuneTrainingSpec(FrozenModel):
     evaluations_per_epoch: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """Times per epoch the validation split is scored while training; 0 scores it at the end alone."""
     early_stopping_patience: Annotated[int, Field(ge=1)] | None = None
-    """Stop when so many evaluations brought nothing better, and keep the weights of the best one. Scores of models
-    chosen on the validation split are too good there: believe those on `test`."""
+    """Stop when so many evaluations brought nothing better, and keep the weights of the best one. Where
+    `evaluations_per_epoch` brings none before the end, there is one half way. Scores of models chosen on the validation
+    split are too good there: believe those on `test`."""
 
     @model_validator(mode="after")
     def _fields_fit(self) -> Self:
@@ -90,6 +92,21 @@ class FinetuneTrainingSpec(FrozenModel):
                 f"got 0 and {self.early_stopping_patience}"
             )
         return self
+
+
+def check_epochs(tasks: Mapping[str, TaskSpec], training: FinetuneTrainingSpec) -> None:
+    """Raise `ValueError` where a task's own epochs would not count.
+
+    Args:
+        tasks: by the field that holds each.
+        training: of all of them.
+    """
+    for field, task in tasks.items():
+        if task.num_epochs is not None and training.num_train_steps is not None:
+            raise ValueError(
+                f"{field}.num_epochs must be absent where training.num_train_steps is given, got {task.num_epochs:g} "
+                f"and {training.num_train_steps}"
+            )
 
 
 class BaselineSpec(FrozenModel):
@@ -121,6 +138,14 @@ class FinetuneSpec(FrozenModel):
     def _has_one_thing_to_do(self) -> Self:
         if (self.task is None) == (self.suite is None):
             raise ValueError(f"task or suite must be given, got {'neither' if self.task is None else 'both'}")
+        return self
+
+    @model_validator(mode="after")
+    def _epochs_count(self) -> Self:
+        tasks = {} if self.task is None else {"task": self.task}
+        if isinstance(self.suite, TaskSuite):
+            tasks |= {f"suite.tasks.{name}": task for name, task in self.suite.tasks.items()}
+        check_epochs(tasks, self.training)
         return self
 
     def registered_name(self, task: str) -> str:

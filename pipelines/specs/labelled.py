@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from electra_core.config import FrozenModel
+from pipelines.specs.corpus import unpacked_parquet
 from pipelines.specs.initialization import WeightsUri
 
 Format = Literal["csv", "tsv", "jsonl", "parquet", "datasets", "conllu", "conll", "squad"]
@@ -48,8 +49,13 @@ class LabelledData(FrozenModel):
     validation: Files | None = None
     """What scores are made on; a part of `train` when absent."""
     test: Files | tuple[()] | None = None
-    """Predicted by every seed when it is done, and scored where it has labels; nothing is chosen by it. A label of -1
-    says that a row has none, unless -1 is a label of the training data or in the range of a regression.
+    """Predicted by every seed when it is done, and scored where it has labels; nothing is chosen by it. What says that
+    there is no label: of classes, numbers and choices no value, and -1 unless it is a label of the training data, in
+    `label_range` or the text of a choice; of words in CoNLL `_` or `-`, unless these are labels of the training data,
+    and that a file lacks their column; of words in CoNLL-U `_`; of words in a table no list, or one of missing values
+    or -1 alone, unless -1 is a label of the training data; of questions no answers, and an empty list of them unless
+    the question says that it is impossible, or says nothing while training questions without an answer exist and others
+    of the file have theirs.
     Of a folder of all splits its `test` when absent; `[]` leaves that out."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """Share of `train` held out where there is no `validation`, chosen by the hash of what an example asks; of a
@@ -67,6 +73,7 @@ class LabelledData(FrozenModel):
                     raise ValueError(
                         f"format must be given where a file's name does not end in {', '.join(ENDINGS)}, got {uri!r}"
                     )
+        unpacked_parquet(tuple(uri for uri in self.uris if (self.format or format_of(uri)) == "parquet"))
         return self
 
     @property

@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from pipelines.specs.jobs import SPECS, JobSpec
+from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
 from pipelines.specs.search import SearchSpec
 from pipelines.specs.search_presets import with_search_preset
@@ -17,6 +18,8 @@ from pipelines.specs.spec_errors import FieldProblem, SpecError, problems_of, sh
 
 MAX_SPEC_BYTES = 256 * 1024
 """A spec is words, not data; anything larger is refused before it is parsed."""
+_INNER = {"search": {"base": PretrainSpec}}
+"""By kind: sections that are specs themselves, and are checked as such."""
 
 
 def parse_document(text: str | bytes) -> dict[str, Any]:
@@ -56,7 +59,7 @@ def resolve_spec(document: Mapping[str, Any], overrides: Sequence[str] = ()) -> 
     try:
         spec = SPECS[kind].model_validate(merged)
     except ValidationError as error:
-        raise SpecError(problems_of(error)) from error
+        raise SpecError(problems_of(error, SPECS[kind], _INNER.get(kind))) from error
     if isinstance(spec, SearchSpec):
         from pipelines.specs.trials import check_search  # prices trials: the reckoning is loaded where there are any
 

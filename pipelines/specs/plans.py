@@ -73,7 +73,7 @@ class SearchPlan(Document):
     """Of all trials that run side by side, where the cluster has as many."""
     num_gpus: int
     corpus_bytes: int | None = None
-    """Size of the sources as stored, where it could be told without reading them."""
+    """Text in the sources, as of a pretraining job."""
     num_points_looked_at: int
     num_invalid_points: int
     """Of these: they will be reported and not tried."""

@@ -26,6 +26,10 @@ class TrainingSpec(FrozenModel):
     """Rows per optimizer step, over all workers and accumulation steps."""
     sequence_length: Annotated[int, Field(ge=8, le=65_536)] = 128
     """Tokens per row, [CLS] and [SEP] included. Rows are packed full, so none is padding."""
+    two_segment_fraction: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """Share of rows that read [CLS] a [SEP] b [SEP], with token type 1 from b on, as G's do; the others have one
+    segment. At 0 token type 1 is never trained, which finetuning reads second texts and contexts with. Held-out rows
+    have one segment."""
     curriculum: tuple[CurriculumStage, ...] = ()
     """Stages before the last, with rows or batches of another size. The last has `sequence_length` and
     `global_batch_size` as given here, and so have all held-out figures."""
@@ -179,6 +183,20 @@ class PretrainSpec(FrozenModel):
                 f"got {self.objective.two_stage_switch_fraction:g} of {steps}, which switches at step {ends[0]}"
             )
         return self
+
+    @property
+    def longest_row(self) -> int:
+        """Tokens of the longest rows of any stage: positions past it are never trained."""
+        return max(stage.sequence_length for stage in self.training.stages)
+
+    @property
+    def probed_steps(self) -> tuple[int, ...]:
+        """After how many steps the main network is probed; none before it is trained at all."""
+        if self.probe is None:
+            return ()
+        num_steps, interval = self.training.num_train_steps, self.probe.interval_steps
+        untrained_until = self.objective.stage_starts(num_steps)[-1]
+        return (*(step for step in range(interval, num_steps, interval) if step > untrained_until), num_steps)
 
     @property
     def discriminator_model_name(self) -> str:

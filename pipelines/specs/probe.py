@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel
 from pipelines.specs.compute import FinetuneComputeSpec
-from pipelines.specs.finetune import BaselineSpec, FinetuneTrainingSpec
+from pipelines.specs.finetune import BaselineSpec, FinetuneTrainingSpec, check_epochs
 from pipelines.specs.record import Name
 from pipelines.specs.task import TaskSpec, check_averaged
 
@@ -22,17 +22,14 @@ class ProbeSpec(FrozenModel):
     """By name."""
     interval_steps: Annotated[int, Field(ge=1)] = 10_000
     """Steps of pretraining between two probes, a multiple of `training.checkpoint_interval_steps`; one more is made at
-    the end."""
+    the end. Of `two_stage` none is made before the discriminator is trained."""
     training: FinetuneTrainingSpec = FinetuneTrainingSpec()
     baselines: BaselineSpec = BaselineSpec()
     compute: FinetuneComputeSpec = FinetuneComputeSpec()
     """Besides the workers that pretrain."""
 
     @model_validator(mode="after")
-    def _scores_can_be_averaged(self) -> Self:
+    def _tasks_fit(self) -> Self:
         check_averaged(self.tasks)
+        check_epochs({f"tasks.{name}": task for name, task in self.tasks.items()}, self.training)
         return self
-
-    def is_due(self, step: int, num_train_steps: int) -> bool:
-        """Whether the weights after so many steps are probed."""
-        return step > 0 and (step % self.interval_steps == 0 or step == num_train_steps)

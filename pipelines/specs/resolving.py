@@ -22,7 +22,7 @@ def resolve_pretraining(document: Mapping[str, Any]) -> PretrainSpec:
     try:
         return PretrainSpec.model_validate(_with_preset(document))
     except ValidationError as error:
-        raise SpecError(problems_of(error)) from error
+        raise SpecError(problems_of(error, PretrainSpec)) from error
 
 
 def _with_preset(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,17 +4,57 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from electra_core.config import FrozenModel
+from pipelines.specs.pretrain import PretrainSpec
+from pipelines.specs.suggestions import did_you_mean, near
 
+SEARCHABLE = ("model", "objective", "masking", "optimizer", "training")
+"""Sections of a pretraining spec that a space may change."""
+NOT_SEARCHABLE = {
+    "training.num_train_steps": "follows from budget",
+    "training.curriculum": "has steps of its own, where a trial's follow from budget",
+    "training.log_interval_steps": "changes no weight",
+    "training.checkpoint_interval_steps": "changes no weight",
+    "training.num_checkpoints_to_keep": "changes no weight",
+    "training.max_failures": "changes no weight",
+    "training.gradient_accumulation_steps": "changes no weight",
+    "training.seed": "is noise: see final.seeds",
+}
+"""Fields of these that it may not, and why."""
 MOST_COUNTED = 100_000
 """Combinations that are gone through one by one."""
 
-Path = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$", max_length=200)]
+
+def near_paths(path: str) -> list[str]:
+    """Fields that can be searched and that may be meant: of the same name, else of nearly the same."""
+    section, _, name = path.rpartition(".")
+    places: dict[str, list[str]] = {}
+    for one in SEARCHABLE:
+        for field in getattr(PretrainSpec.model_fields[one].annotation, "model_fields", ()):
+            if f"{one}.{field}" not in NOT_SEARCHABLE:
+                places.setdefault(field, []).append(f"{one}.{field}")
+    names = [name] if name in places else near(name, places)
+    found = [place for one in names for place in places[one]]
+    here = [place for place in found if place.startswith(f"{section}.")]
+    return here or found
+
+
+def _names_a_field(path: str) -> str:
+    if re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", path) is None:
+        raise ValueError(
+            f"must name a section and a field, as objective.discriminator_weight does, got {path!r}"
+            f"{did_you_mean(near_paths(path))}"
+        )
+    return path
+
+
+Path = Annotated[str, Field(max_length=200), AfterValidator(_names_a_field)]
 """Of a field of a pretraining spec, such as `objective.discriminator_weight`."""
 Value = bool | int | float | str | None
 Condition = Annotated[dict[Path, tuple[Value, ...]], Field(max_length=20)]
@@ -124,7 +164,8 @@ def check_conditions(space: Mapping[str, Any]) -> None:
     for path, dimension in space.items():
         for other, wanted in dimension.when.items():
             if other not in space:
-                raise ValueError(f"{path}.when must name paths of the space, got {other!r}")
+                options = did_you_mean(near(other, space))
+                raise ValueError(f"{path}.when must name paths of the space, got {other!r}{options}")
             found = getattr(space[other], "values", None)
             if found is None:
                 raise ValueError(f"{path}.when must name paths with a list of values, got {other!r}")

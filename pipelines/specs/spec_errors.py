@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
+from pipelines.specs.fields import Model, place_of, types_of
+from pipelines.specs.suggestions import instead_of
+
+MAX_ADVISED = 20
+"""Unknown fields for which others are looked for: a document may have thousands."""
 _SHOWN_VALUE_CHARACTERS = 200
 
 
@@ -17,7 +22,7 @@ class FieldProblem:
     path: tuple[int | str, ...]
     """Keys and indices from the top, such as ("corpus", "sources", 0, "uris"); empty for the whole document."""
     rule: str
-    """What the field must be."""
+    """What the field must be; then, behind a semicolon, what the user may do, if that can be told."""
     value: str | None
     """What was received, shortened; None when it was absent."""
 
@@ -28,7 +33,8 @@ class FieldProblem:
 
     def __str__(self) -> str:
         shown = "" if self.value is None else f" (got {self.value})"
-        return f"{self.field or 'spec'}: {self.rule}{shown}"
+        rule, semicolon, advice = self.rule.partition("; ")
+        return f"{self.field or 'spec'}: {rule}{shown}{semicolon}{advice}"
 
 
 class SpecError(ValueError):
@@ -39,64 +45,60 @@ class SpecError(ValueError):
         super().__init__("; ".join(map(str, self.problems)))
 
 
-def problems_of(error: ValidationError) -> list[FieldProblem]:
-    """Pydantic's errors as field, rule and value."""
-    problems = []
+def problems_of(error: ValidationError, root: Model, inner: Mapping[str, Model] | None = None) -> list[FieldProblem]:
+    """Pydantic's errors as field, rule and value.
+
+    Args:
+        error: what pydantic raised.
+        root: the model that was asked for.
+        inner: sections of it that are documents themselves, and are checked apart.
+    """
     items = error.errors(include_url=False)
+    missing: dict[tuple[int | str, ...], list[str]] = {}
     for item in items:
+        if item["type"] == "missing":
+            missing.setdefault(item["loc"][:-1], []).append(str(item["loc"][-1]))
+    problems: dict[object, FieldProblem] = {}
+    num_unknown = 0
+    for number, item in enumerate(items):
         if item["type"] == "too_short" and any(_is_inside(other["loc"], item["loc"]) for other in items):
             continue  # pydantic counts only the valid members; the bad ones have problems of their own
-        path = _written_path(item["loc"])
-        absent = item["type"] == "missing"
-        whole = item["type"] == "value_error"  # our own messages carry the values that clash
-        rule = item["msg"].removeprefix("Value error, ")
-        problems.append(FieldProblem(path, rule, None if absent or whole else shown(item["input"])))
-    return problems
+        place = place_of(root, item["loc"])
+        rule = _RULES.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            num_unknown += 1
+            if num_unknown <= MAX_ADVISED:
+                *above, name = item["loc"]
+                rule += instead_of(str(name), place_of(root, above), root, inner, missing.get(tuple(above), ()))
+        elif item["type"] == "union_tag_not_found":
+            rule += f", one of {', '.join(map(repr, types_of(place.models)))}"
+        has_none = item["type"] in ("missing", "value_error")  # our own messages carry the values that clash
+        problem = FieldProblem(place.path, rule, None if has_none else shown(item["input"]))
+        key = number if has_none else (problem.path, problem.value)
+        problems[key] = _joined(problems[key], problem) if key in problems else problem
+    return list(problems.values())
+
+
+_NO_SECTION = "must be a section, a mapping of fields"
+_RULES: Mapping[str, str] = {
+    "extra_forbidden": "is not a field here",
+    "missing": "must be given",
+    "model_attributes_type": _NO_SECTION,
+    "model_type": _NO_SECTION,
+    "tuple_type": "must be a list",
+    "union_tag_not_found": "must have a type",
+}
+"""What pydantic says in its own terms, by the type of the error. All else is said as it says it."""
 
 
 def _is_inside(path: tuple[int | str, ...], container: tuple[int | str, ...]) -> bool:
     return len(path) > len(container) and path[: len(container)] == container
 
 
-def _written_path(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Where the user wrote it. Of a union with a `type`, pydantic puts the chosen type into the path."""
-    return tuple(part for index, part in enumerate(location) if not _is_added_by_pydantic(location[:index], part))
-
-
-def _is_added_by_pydantic(before: tuple[int | str, ...], part: int | str) -> bool:
-    if part == "[key]":  # how pydantic says that a key of a mapping is wrong, and not its value
-        return True
-    return any(part in tags and _matches(before, section) for section, tags in _UNIONS)
-
-
-def _matches(path: tuple[int | str, ...], pattern: tuple[str, ...]) -> bool:
-    """Whether a path is one of those that a pattern stands for: `*` is any key or index."""
-    return len(path) == len(pattern) and all(key in ("*", part) for part, key in zip(path, pattern, strict=True))
-
-
-_TASKS = frozenset(
-    {"classification", "regression", "token_classification", "question_answering", "multiple_choice", "glue"}
-)
-_SOURCES = frozenset({"text", "jsonl", "parquet", "python_docs"})
-_MODELS = frozenset({"registered", "files"})
-_UNIONS: tuple[tuple[tuple[str, ...], frozenset[str]], ...] = (
-    (("corpus", "sources", "*"), _SOURCES),
-    (("unseen_text", "sources", "*"), _SOURCES),
-    (("tokenizer",), frozenset({"wordpiece", "pretrained"})),
-    (("initialization",), frozenset({"checkpoint", "transformers", "tensorflow"})),
-    (("model",), _MODELS),
-    (("discriminator",), _MODELS),
-    (("generator",), _MODELS),
-    (("task",), _TASKS),
-    (("suite",), frozenset({"glue", "tasks"})),
-    (("suite", "tasks", "tasks", "*"), _TASKS),  # with the tag of the suite
-    (("probe", "tasks", "*"), _TASKS),
-    (("space", "*"), frozenset({"choice", "grid", "uniform", "log_uniform", "int"})),
-    (("objective",), frozenset({"probe", "minimal_pairs", "fixed_corruption", "training_metric"})),
-    (("objective", "probe", "tasks", "*"), _TASKS),
-    (("scheduler",), frozenset({"none", "asha", "hyperband", "median_stopping"})),
-)
-"""Where a union stands, by path as pydantic has it, and its types."""
+def _joined(one: FieldProblem, other: FieldProblem) -> FieldProblem:
+    """A value that is none of several things is one problem, of which pydantic makes one for each of them."""
+    more = "" if one.rule == other.rule else f" or {other.rule.removeprefix('Input should be ')}"
+    return replace(one, rule=one.rule + more)
 
 
 def shown(value: object) -> str:

@@ -29,7 +29,7 @@ class _Task(FrozenModel):
 
     data: LabelledData
     num_epochs: Annotated[float, Field(gt=0, le=10_000)] | None = None
-    """In place of `training.num_epochs`."""
+    """In place of `training.num_epochs`; must be absent beside `training.num_train_steps`."""
     max_sequence_length: Annotated[int, Field(ge=8, le=65_536)] | None = None
     """In place of `training.max_sequence_length`."""
 
@@ -134,8 +134,8 @@ class TokenClassificationTask(_Task):
     tokens: Column = "tokens"
     """Column with the list of words; in CoNLL the number of the column, `1` when left as it is; CoNLL-U's is FORM."""
     tags: Column = "tags"
-    """Column with the list of labels; in CoNLL the number of the column, the last when left as it is; in CoNLL-U a name
-    such as `upos` or `xpos`, `upos` when left as it is."""
+    """Column with the list of labels, texts or whole numbers; in CoNLL the number of the column, the last when left as
+    it is; in CoNLL-U a name such as `upos` or `xpos`, `upos` when left as it is."""
     labels: tuple[Label, ...] | None = None
     """All labels, in the order of the model's outputs; those of the training files, sorted, when absent."""
     scheme: Literal["none", "BIO", "BIOES"] = "none"
@@ -209,11 +209,12 @@ class GlueTask(FrozenModel):
     type: Literal["glue"] = "glue"
     name: GlueName
     uri: WeightsUri
-    """The task's folder."""
+    """The task's folder. With MNLI the diagnostics set is predicted too, where it lies there or in `diagnostic` or `AX`
+    beside it."""
     head: HeadStyle = "transformers"
     """As of a classification."""
     num_epochs: Annotated[float, Field(gt=0, le=10_000)] | None = None
-    """In place of `training.num_epochs`."""
+    """In place of `training.num_epochs`; must be absent beside `training.num_train_steps`."""
     max_sequence_length: Annotated[int, Field(ge=8, le=65_536)] | None = None
     """In place of `training.max_sequence_length`."""
     max_train_examples: Annotated[int, Field(ge=1)] | None = None

@@ -23,7 +23,7 @@ class RungScore(Document):
     flops: float
     """Spent on training by then, all networks."""
     score: float | None = None
-    """None where the loss was not finite."""
+    """None where the loss or the score was not finite."""
     figures: dict[str, float] = Field(default_factory=dict)
     """What the score was made of."""
 

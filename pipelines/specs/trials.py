@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from electra_core.config import ObjectiveConfig
+from electra_core.parts import network_parts
 from pipelines.specs.comparing import FixedCorruptionObjective, ProbeObjective, TrainingMetricObjective
 from pipelines.specs.plan import assumed_vocab_size, flops_until
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
 from pipelines.specs.search import BudgetSpec, NoScheduler, SearchSpec
 from pipelines.specs.space import (
+    NOT_SEARCHABLE,
+    SEARCHABLE,
     ChoiceDimension,
     GridDimension,
     IntDimension,
@@ -25,23 +28,13 @@ from pipelines.specs.space import (
     counts,
     grid_points,
     in_order,
+    near_paths,
 )
 from pipelines.specs.spec_errors import FieldProblem, SpecError
+from pipelines.specs.suggestions import did_you_mean
 
 MIN_STEPS = 10
 """Of a trial: fewer teach nothing, and hardly tell settings apart."""
-SEARCHABLE = ("model", "objective", "masking", "optimizer", "training")
-"""Sections of a pretraining spec that a space may change."""
-_NOT_SEARCHABLE = {
-    "training.num_train_steps": "follows from budget",
-    "training.curriculum": "has steps of its own, where a trial's follow from budget",
-    "training.log_interval_steps": "changes no weight",
-    "training.checkpoint_interval_steps": "changes no weight",
-    "training.num_checkpoints_to_keep": "changes no weight",
-    "training.max_failures": "changes no weight",
-    "training.gradient_accumulation_steps": "changes no weight",
-    "training.seed": "is noise: see final.seeds",
-}
 _FIT_ANY_WEIGHTS = frozenset(
     {
         "model.hidden_dropout_prob",
@@ -116,6 +109,7 @@ def _trial_spec(search: SearchSpec, base: PretrainSpec, point: Point, vocab_size
         changes["optimizer.warmup_steps"] = base.optimizer.warmup_steps * steps // base.training.num_train_steps
     made = _resolved(merge(document, nested(changes)))
     _check_lengths(search, base, made)
+    _check_weights_fit(base, made)
     return made
 
 
@@ -158,6 +152,18 @@ def _check_lengths(search: SearchSpec, base: PretrainSpec, spec: PretrainSpec) -
         raise SpecError(problems)
 
 
+def _check_weights_fit(base: PretrainSpec, spec: PretrainSpec) -> None:
+    """Whether what the base starts from, one copy for all trials, has its place in a trial's networks."""
+    if spec.initialization is None:
+        return
+    wanted, own = asdict(network_parts(base.objective)), asdict(network_parts(spec.objective))
+    lacking = [name.replace("_", " ") for name, is_there in wanted.items() if is_there and not own[name]]
+    if lacking:
+        name = "name" if spec.objective.name != base.objective.name else "generator"
+        rule = f"must keep the {' and the '.join(lacking)} of the base, for which base.initialization has weights"
+        raise SpecError([FieldProblem(("space", f"objective.{name}"), rule, repr(getattr(spec.objective, name)))])
+
+
 def check_search(search: SearchSpec) -> SpaceReport:
     """Look at the base, at each dimension's ends, at every point of a grid and at random ones.
 
@@ -180,7 +186,7 @@ def check_search(search: SearchSpec) -> SpaceReport:
     if len(problems) == len(points):
         raise SpecError(
             [
-                one if one.path[:1] in (("budget",), ("objective",), ("base",)) else _at(("space",), one)
+                one if one.path[:1] in (("budget",), ("objective",), ("base",), ("space",)) else _at(("space",), one)
                 for one in problems[0][1].problems
             ]
         )
@@ -300,13 +306,15 @@ def _check_paths(search: SearchSpec, base: PretrainSpec) -> None:
     for path in search.space:
         section, _, name = path.partition(".")
         if section not in SEARCHABLE:
-            rule = f"must be a field of {', '.join(SEARCHABLE)}: trials share the rest"
+            advice = did_you_mean(near_paths(path))
+            rule = f"must be a field of {', '.join(SEARCHABLE)}: trials share the rest{advice}"
             problems.append(FieldProblem(("space", path), rule, None))
         elif name not in fields[section]:
-            rule = f"must be a field of {section}, one of {', '.join(fields[section])}"
+            advice = did_you_mean(near_paths(path)) or f", one of {', '.join(fields[section])}"
+            rule = f"must be a field of {section}{advice}"
             problems.append(FieldProblem(("space", path), rule, None))
-        elif path in _NOT_SEARCHABLE:
-            problems.append(FieldProblem(("space", path), f"must be absent: it {_NOT_SEARCHABLE[path]}", None))
+        elif path in NOT_SEARCHABLE:
+            problems.append(FieldProblem(("space", path), f"must be absent: it {NOT_SEARCHABLE[path]}", None))
     if problems:
         raise SpecError(problems)
 

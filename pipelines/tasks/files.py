@@ -210,6 +210,33 @@ def texts_of(row: Row, column: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def tags_of(row: Row, column: str, *, is_needed: bool, known: Collection[str] = ()) -> tuple[str, ...] | None:
+    """The labels of words, a list of texts or whole numbers, which become text.
+
+    Args:
+        row: what holds them.
+        column: where.
+        is_needed: whether a row without them is malformed. Where it is not, no list says that there are none, and one
+            of −1 or missing values alone.
+        known: labels of the training data; −1 is one where it is among them.
+    """
+    value = row.values.get(column)
+    tags = list(map(_tag, value)) if isinstance(value, list | tuple) else None
+    nothing = (None,) if _NONE in known else (None, _NONE)
+    if not is_needed and (value is None or (tags is not None and all(tag in nothing for tag in tags))):
+        return None
+    if tags is None or not all(isinstance(tag, str) for tag in tags):
+        raise BadValueError(f"column {column!r} must hold a list of texts or whole numbers, got {_shown(value)}")
+    if any(map(is_broken, tags)):
+        raise BadValueError(f"column {column!r} must be UTF-8")
+    return tuple(tags)
+
+
+def _tag(value: Any) -> Any:
+    whole = _whole(value)
+    return str(whole) if isinstance(whole, int) and not isinstance(whole, bool) else value
+
+
 def label_of(row: Row, column: str, *, is_needed: bool, known: Collection[str] = ()) -> str | None:
     """The name of a class; numbers and booleans become text.
 
@@ -219,9 +246,7 @@ def label_of(row: Row, column: str, *, is_needed: bool, known: Collection[str] =
         is_needed: whether a row without one is malformed. Where it is not, −1 says that there is none.
         known: labels of the training data; −1 is one where it is among them.
     """
-    value = row.values.get(column)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
+    value = _whole(row.values.get(column))
     if isinstance(value, bool | int):
         value = str(value).lower()
     if isinstance(value, str) and value.strip() and not is_broken(value):
@@ -230,6 +255,11 @@ def label_of(row: Row, column: str, *, is_needed: bool, known: Collection[str] =
     if is_needed:
         raise BadValueError(f"column {column!r} must hold a label, got {_shown(value)}")
     return None
+
+
+def _whole(value: Any) -> Any:
+    """A whole number as such, however it is written; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def number_of(row: Row, column: str, label_range: tuple[float, float], *, is_needed: bool) -> float | None:

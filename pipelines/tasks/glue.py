@@ -17,6 +17,12 @@ from pipelines.tasks.tables import Row, read_rows
 
 _COLA_COLUMNS = ("source", "label", "mark", "sentence")
 _ENTAILMENT = ("entailment", "not_entailment")
+DIAGNOSTIC = "diagnostic"
+"""A test set of MNLI's model that is no task of its own; the server wants it too."""
+_DIAGNOSTIC_FILE = "AX.tsv"
+_DIAGNOSTIC_NAMES = ("diagnostic.tsv", _DIAGNOSTIC_FILE)
+"""In MNLI's folder, or in one beside it: the original's script and the server's own archive put it elsewhere."""
+_DIAGNOSTIC_FOLDERS = ("diagnostic", "AX")
 NUM_EPOCHS: dict[GlueName, float] = {"RTE": 10.0, "STS-B": 10.0}
 """Of G, where they are not 3."""
 
@@ -85,7 +91,7 @@ def glue_task(spec: GlueTask) -> tuple[ClassificationTask | RegressionTask, Task
         {key: SplitFiles((uri,), "tsv", names) for key, uri in _set_files(spec.name, spec.uri, "dev").items()},
         {
             key: SplitFiles((uri,), "tsv", has_labels=False, is_whole=True)
-            for key, uri in _set_files(spec.name, spec.uri, "test").items()
+            for key, uri in (_set_files(spec.name, spec.uri, "test") | _diagnostic_file(spec)).items()
         },
     )
     data = LabelledData(
@@ -122,11 +128,11 @@ def submission_file(name: GlueName, test_set: str, predictions: Sequence[str | f
             written as its ends.
     """
     layout = LAYOUTS[name]
-    place = layout.sets.index(test_set) if test_set in layout.sets else 0
+    file = layout.submission[layout.sets.index(test_set) if test_set in layout.sets else 0]
     low, high = STS_RANGE
     shown = [f"{min(max(value, low), high):.3f}" if isinstance(value, float) else value for value in predictions]
     lines = [f"{index}\t{value}" for index, value in enumerate(shown)]
-    return layout.submission[place], "\n".join(["index\tprediction", *lines]) + "\n"
+    return _DIAGNOSTIC_FILE if test_set == DIAGNOSTIC else file, "\n".join(["index\tprediction", *lines]) + "\n"
 
 
 def _set_files(name: GlueName, uri: str, split: str) -> dict[str, str]:
@@ -138,6 +144,16 @@ def _set_files(name: GlueName, uri: str, split: str) -> dict[str, str]:
     if not found and storage.exists(plain):
         return {"": plain}
     return found
+
+
+def _diagnostic_file(spec: GlueTask) -> dict[str, str]:
+    """The diagnostics set, where this is the task whose model answers it and the file is there."""
+    if spec.name != "MNLI":
+        return {}
+    uri = storage.normalise(spec.uri).rstrip("/")
+    folders = [uri, *(storage.join(uri.rpartition("/")[0] or "/", folder) for folder in _DIAGNOSTIC_FOLDERS)]
+    places = [storage.join(folder, name) for folder in folders for name in _DIAGNOSTIC_NAMES]
+    return next(({DIAGNOSTIC: place} for place in places if storage.exists(place)), {})
 
 
 def _label_column(layout: _Layout, train: str, names: tuple[str, ...] | None) -> str:

@@ -34,7 +34,7 @@ from pipelines.tasks.read import check_label_names, overlap, read_task
 from pipelines.tasks.squad_file import has_unanswerable
 from pipelines.tokenizer import TOKENIZER_FILE, load_tokenizer, special_ids
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Raised when files are read or tokenised in another way: a copy that was made the old way is not found then."""
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
@@ -193,6 +193,7 @@ def _make(wanted: TaskPreparation, task: UserTask, files: TaskFiles, uri: str) -
     tokenizer = load_tokenizer(wanted.tokenizer_uri)
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True  # as in pretraining: a text that speaks of "[SEP]" does not end there
     maker = FeatureMaker(task, tokenizer, special_ids(tokenizer), data.labels, wanted.max_length)
     also_in_training = overlap(data)
     num_choices = _num_choices(_splits(data))

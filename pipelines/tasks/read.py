@@ -38,6 +38,7 @@ from pipelines.tasks.files import (
     number_of,
     read_split,
     split_of,
+    tags_of,
     text_of,
     texts_of,
 )
@@ -171,7 +172,12 @@ def _read(task: UserTask, files: SplitFiles, reading: _Reading = _NOTHING, is_fo
                     lambda uri: conll.read_conll(uri, layout, has_labels=files.has_labels, known=reading.labels),
                 )
             columns = {"tokens": task.tokens, "tags": task.tags}
-            return read_split(files, lambda row: _tagged(task, row, files.has_labels), columns, frozenset({"tags"}))
+            return read_split(
+                files,
+                lambda row: _tagged(task, row, files.has_labels, reading.labels),
+                columns,
+                frozenset({"tags"}),
+            )
         case QuestionAnsweringTask():
             if _kind_of(files) == "squad":
                 return split_of(
@@ -207,11 +213,9 @@ def _text(
     return TextExample(_identifier(row), text_of(row, task.text, may_be_empty=files.is_whole), pair, label)
 
 
-def _tagged(task: TokenClassificationTask, row: Row, is_needed: bool) -> TaggedExample:
+def _tagged(task: TokenClassificationTask, row: Row, is_needed: bool, known: tuple[str, ...]) -> TaggedExample:
     tokens = texts_of(row, task.tokens)
-    given = row.values.get(task.tags)
-    has_none = given is None or (isinstance(given, list) and all(tag is None for tag in given))
-    tags = None if has_none and not is_needed else texts_of(row, task.tags)
+    tags = tags_of(row, task.tags, is_needed=is_needed, known=known)
     if not tokens:
         raise BadValueError(f"column {task.tokens!r} must hold words, got an empty list")
     if tags is not None and len(tags) != len(tokens):

@@ -64,6 +64,8 @@ def _question(number: int, question: Any, context: Any) -> QuestionExample:
         elif given is not None:
             answers = tuple(answer_of(answer["text"], answer["answer_start"]) for answer in given)
         return QuestionExample(identifier, asked, _text(context), answers, is_impossible)
+    except BadValueError:
+        raise
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadValueError(
             f"question {number} must have an id, a question, a context, and answers of a text and a number "
@@ -72,9 +74,17 @@ def _question(number: int, question: Any, context: Any) -> QuestionExample:
 
 
 def says_impossible(question: Mapping[str, Any]) -> bool | None:
-    """What a question says of itself under `is_impossible`; None where that is nothing."""
+    """What a question says of itself under `is_impossible`; None where that is nothing.
+
+    Raises:
+        BadValueError: it is neither true nor false.
+    """
     value = question.get("is_impossible")
-    return None if value is None else bool(value)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or value not in (0, 1):
+        raise BadValueError(f"is_impossible must be true, false, 1 or 0, got {value!r:.100}")
+    return bool(value)
 
 
 def answer_of(text: Any, start: Any) -> Answer:

@@ -10,6 +10,7 @@ from torch import Tensor
 from electra_core.batches import MaskedBatch, SpecialTokens, TokenBatch
 from electra_core.masking import apply_mask
 from electra_core.randomness import Draws
+from electra_core.segments import split_rows
 from pipelines.rows.loader import ValidationRows
 from pipelines.training.resident import ResidentTokens, fits
 from pipelines.training.task import TrainingTask, training_rows
@@ -19,12 +20,17 @@ from pipelines.training.workers import Worker
 class Masker:
     """Full rows of tokens, masked as a task's spec and vocabulary have it.
 
+    Args:
+        task: whose spec and vocabulary.
+        worker: tells the device.
+        two_segment_fraction: of the rows that are parted in two.
+
     Raises:
         CorpusError: whole words are asked for, and the vocabulary has no continuations.
     """
 
-    def __init__(self, task: TrainingTask, worker: Worker) -> None:
-        self._masking = task.spec.masking
+    def __init__(self, task: TrainingTask, worker: Worker, two_segment_fraction: float = 0.0) -> None:
+        self._masking, self._two_segment_fraction = task.spec.masking, two_segment_fraction
         self._special, self._vocab_size = SpecialTokens(*task.corpus.special), task.corpus.vocab_size
         self._is_continuation = task.is_continuation(worker)
 
@@ -36,6 +42,8 @@ class Masker:
             rows=draws.rows,
             is_packed=True,  # rows are cut from the stream full
         )
+        if self._two_segment_fraction:
+            batch = split_rows(batch, self._two_segment_fraction, self._special, draws)
         return apply_mask(
             batch,
             self._masking,
@@ -62,7 +70,8 @@ class Batches:
             StorageError: a shard is absent or incomplete.
         """
         self._training, self._worker = task.spec.training, worker
-        self._rows, self._mask = training_rows(task), worker.compiled(Masker(task, worker).__call__)
+        masker = Masker(task, worker, task.spec.training.two_segment_fraction)
+        self._rows, self._mask = training_rows(task), worker.compiled(masker.__call__)
         self._resident: ResidentTokens | None = None
         if fits(self._rows.streams, worker.device) if is_resident is None else is_resident:
             self._resident = ResidentTokens(self._rows.streams, task.corpus.special, worker.device)
@@ -92,7 +101,9 @@ class Batches:
 
 
 class HeldOutBatches:
-    """Held-out rows, masked at the same positions every time, and the random numbers that go with them."""
+    """Held-out rows, masked at the same positions every time, and the random numbers that go with them. All have one
+    segment, whatever training reads, so that figures of jobs may be compared.
+    """
 
     def __init__(self, rows: ValidationRows, task: TrainingTask, worker: Worker) -> None:
         self._rows, self._mask = rows, Masker(task, worker)

@@ -29,6 +29,8 @@ from pipelines.training.workers import WORKER_ENVIRONMENT, Worker, choose_cpu_ke
 
 log = logging.getLogger(__name__)
 
+RAY_TRAIN_FOLDER = "ray_train"
+"""What Ray Train keeps of its own runs; nothing there is needed to go on."""
 OUTCOME_FILE = "training_outcome.json"
 """How training ended, in the job's directory: Ray Train carries no word from the workers without a checkpoint."""
 
@@ -75,7 +77,7 @@ def fit(task: WorkerTask) -> None:
         run_config=RunConfig(  # type: ignore[call-arg]  # typed as that of Ray Train's first version
             # A name of its own per attempt: Ray Train resumes a name by itself, and checkpoints are ours.
             name=f"{directory.job_id}-a{task.attempt}",
-            storage_path=directory.path("ray_train"),
+            storage_path=directory.path(RAY_TRAIN_FOLDER),
             failure_config=FailureConfig(max_failures=spec.training.max_failures),
             worker_runtime_env={"env_vars": WORKER_ENVIRONMENT},
             callbacks=callbacks,

@@ -48,6 +48,8 @@ class TrainingTask:
             mode="json",
             include={"num_train_steps", "global_batch_size", "sequence_length", "curriculum", "precision", "seed"},
         )
+        if spec.training.two_segment_fraction:  # a field that jobs of an earlier version did not have
+            training["two_segment_fraction"] = spec.training.two_segment_fraction
         if self.initial_weights is not None:
             training["initial_weights"] = self.initial_weights.sha256
         optimizer = spec.optimizer.model_dump(mode="json")

@@ -13,7 +13,7 @@ from pipelines import storage
 from pipelines.errors import CheckpointError, CorpusError
 from pipelines.specs.corpus import PretrainedTokenizerSpec
 from pipelines.specs.model_source import NetworkFiles, RegisteredNetwork
-from pipelines.tokenizer import pretrained_file, read_pretrained, vocab_size, with_rules
+from pipelines.tokenizer import longest_row, pretrained_file, read_pretrained, vocab_size, warn_of_ignored_rules
 from pipelines.weights.collect import Collected, collect
 from pipelines.weights.sources import NetworkWeights
 
@@ -28,6 +28,8 @@ class FoundNetwork:
     tokenizer: Tokenizer
     origin: str
     """Where it came from, for people."""
+    longest_row: int | None
+    """Tokens it was trained to read at once, where the files beside it say so."""
 
 
 def find_network(
@@ -55,7 +57,8 @@ def find_network(
     with tempfile.TemporaryDirectory() as scratch:
         files = download_transformers_model(tracking_uri, source.uri, Path(scratch), field)
         version = f"{source.name} version {files.version}"
-        return _with_vocabulary(collect(str(files.model), wanted), with_rules(str(files.tokenizer)), version)
+        vocabulary = PretrainedTokenizerSpec(uri=str(files.tokenizer))
+        return _with_vocabulary(collect(str(files.model), wanted), vocabulary, version)
 
 
 def _with_vocabulary(found: Collected, vocabulary: PretrainedTokenizerSpec, origin: str) -> FoundNetwork:
@@ -70,22 +73,22 @@ def _with_vocabulary(found: Collected, vocabulary: PretrainedTokenizerSpec, orig
         log.warning(
             "heads_are_guessed", extra={"uri": origin, "num_attention_heads": weights.sizes.num_attention_heads}
         )
-    return FoundNetwork(weights, tokenizer, origin)
+    return FoundNetwork(weights, tokenizer, origin, longest_row(vocabulary.uri))
 
 
 def _vocabulary(found: Collected, source: NetworkFiles, field: str) -> PretrainedTokenizerSpec:
-    """The vocabulary that is named, or lies beside the weights, with its rules."""
+    """The vocabulary that is named, or lies beside the weights, with the rules that the spec or its own job gave it."""
     uri = source.tokenizer_uri or _uri_beside(found.vocabulary_uris, source.uri, field)
-    lowercase, strip_accents = source.lowercase, source.strip_accents
-    if pretrained_file(uri).endswith(".json") and (lowercase is not None or strip_accents is not None):
-        log.warning(
-            "tokenizer_rules_ignored", extra={"uri": uri, "reason": "a tokenizer.json brings its own", "field": field}
-        )
-    if found.tokenizer is not None and uri == found.tokenizer.uri:
-        lowercase = found.tokenizer.lowercase if lowercase is None else lowercase
-        strip_accents = found.tokenizer.strip_accents if strip_accents is None else strip_accents
-        return PretrainedTokenizerSpec(uri=uri, lowercase=lowercase, strip_accents=strip_accents)
-    return with_rules(uri, lowercase, strip_accents)
+    said = PretrainedTokenizerSpec(uri=uri, lowercase=source.lowercase, strip_accents=source.strip_accents)
+    warn_of_ignored_rules(said, field)
+    job = found.tokenizer
+    if job is None or uri != job.uri:
+        return said
+    return PretrainedTokenizerSpec(
+        uri=uri,
+        lowercase=job.lowercase if said.lowercase is None else said.lowercase,
+        strip_accents=job.strip_accents if said.strip_accents is None else said.strip_accents,
+    )
 
 
 def _uri_beside(uris: tuple[str, ...], origin: str, field: str) -> str:

@@ -170,7 +170,8 @@ def _compare_vocabularies(uri: str, tokenizer: Tokenizer) -> None:
     """Say it where a vocabulary lies beside the weights and has other entries: the size alone may agree by chance."""
     try:
         # For its entries alone: how it reads text is no matter here.
-        theirs = read_pretrained(PretrainedTokenizerSpec(uri=uri, lowercase=False)).get_vocab(with_added_tokens=True)
+        any_rules = PretrainedTokenizerSpec(uri=uri, lowercase=False, strip_accents=False)
+        theirs = read_pretrained(any_rules).get_vocab(with_added_tokens=True)
     except (storage.StorageError, CorpusError):
         return  # there is none
     ours = tokenizer.get_vocab(with_added_tokens=True)

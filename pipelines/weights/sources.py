@@ -32,7 +32,10 @@ _SAFETENSORS, _PICKLED = "model.safetensors", "pytorch_model.bin"
 _DEFAULT_HEADS, _DEFAULT_EPS = 4, 1e-12
 _RULES = {"model_type": (None, "electra"), "hidden_act": ("gelu", "gelu"), "position_embedding_type": ("absolute",) * 2}
 """Fields of config.json to their default and the only value our networks compute."""
-_OTHER_FIELDS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+_OTHER_FIELDS = (
+    *("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    *("initializer_range", "position_embedding_init"),
+)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = 
 
 
 def _corpus_bytes(spec: JobSpec) -> int | None:
-    """Size of the sources; a plan is made without it where they cannot be read from here."""
+    """Text in the sources; a plan is made without it where they cannot be read from here."""
     from service.errors import CorpusUnreadableError
     from service.preflight import check_sources
 
@@ -63,6 +63,8 @@ def _corpus_bytes(spec: JobSpec) -> int | None:
 def _shown(key: str, value: Any) -> str:
     if value is None:
         return "not known"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if "bytes" in key:

@@ -62,6 +62,16 @@ def test_tensorflows_checkpoint_computes_in_transformers_what_it_did(release: Pa
     assert tokenizer.convert_ids_to_tokens(tokenizer("Word7 word12").input_ids) == ["[CLS]", "word7", "word12", "[SEP]"]
 
 
+@torch.no_grad()
+def test_transformers_cuts_at_the_positions_that_a_converted_network_has(release: Path, tmp_path: Path):
+    assert main([str(release), str(tmp_path / "out")]) == 0
+    for network in ("discriminator", "generator"):
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / network)
+        model = loaded(tmp_path / "out", network)
+        tokens = tokenizer("word7 " * 100, truncation=True, return_tensors="pt")
+        assert model(**tokens).logits.shape[1] == model.config.max_position_embeddings
+
+
 def test_what_is_assumed_or_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([f"{GOLDEN}/electra.ckpt.index", str(tmp_path), "--network", "generator"]) == 0
     told = capsys.readouterr()

@@ -28,14 +28,23 @@ def resolved(document: str) -> EvaluateSpec:
         (D, "spec: minimal_pairs or unseen_text must be given, got neither"),
         (D + TEXT, "spec: generator must be given where unseen_text is"),
         (D + "minimal_pairs: {uris: []}", "minimal_pairs.uris: Tuple should have at least 1 item"),
-        (D + "minimal_pairs: {}", "minimal_pairs.uris: Field required"),
+        (D + "minimal_pairs: {}", "minimal_pairs.uris: must be given"),
         (G + "unseen_text: {sources: {}}", "unseen_text.sources: Dictionary should have at least 1 item"),
-        (G + "unseen_text: {sources: {n: {type: text, uris: a, z: 1}}}", "unseen_text.sources.n.z: Extra inputs"),
+        (G + "unseen_text: {sources: {n: {type: text, uris: a, z: 1}}}", "unseen_text.sources.n.z: is not a field"),
         (G + "unseen_text: {sources: {'a b': {type: text, uris: a}}}", "unseen_text.sources.a b: String should match"),
+        (
+            D + "minimal_pairs: {uris: [a.jsonl.gz, 'b/*.parquet.zst']}",
+            "minimal_pairs.uris: Parquet files must not end in .gz or .zst, for they are compressed within, "
+            "got 'b/*.parquet.zst'",
+        ),
+        (
+            G + "unseen_text: {sources: {n: {type: parquet, uris: a.parquet.GZ}}}",
+            "unseen_text.sources.n.uris: Parquet files must not end in .gz or .zst",
+        ),
         ("generator: {type: files, uri: 'a*'}\n" + PAIRS, "generator.uri: must name one place and be no pattern"),
         ("generator: {type: registered, name: m, alias: a, version: 1}\n" + PAIRS, "alias must be absent where"),
-        (D + "discriminator: {type: registered, name: m, without_pretraining: true}\n" + PAIRS, "Extra inputs"),
-        (D + PAIRS + "record: {alias: newest}", "record.alias: Extra inputs are not permitted"),
+        (D + "discriminator: {type: registered, name: m, without_pretraining: true}\n" + PAIRS, "is not a field here"),
+        (D + PAIRS + "record: {alias: newest}", "record.alias: is not a field here"),
     ],
 )
 def test_refused(document: str, expected: str) -> None:

@@ -18,7 +18,7 @@ def test_transformers_cuts_at_the_positions_that_a_network_has(tmp_path: Path) -
     task = make_task(tmp_path)
     networks = build_networks(task.spec, task.corpus)
     cards = dict.fromkeys(("discriminator", "generator"), "")
-    for folder in export_networks(networks, task.corpus, cards, tmp_path / "exports").values():
+    for folder in export_networks(networks, task.corpus, cards, tmp_path / "exports", 32).values():
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         assert tokenizer.model_max_length == 32
         tokens = tokenizer("w5 w6 " * 100, truncation=True, return_tensors="pt")

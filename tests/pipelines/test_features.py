@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -354,6 +355,36 @@ def test_each_epoch_has_every_example_once_in_an_order_of_its_own() -> None:
 def test_an_order_of_nothing_is_a_mistake() -> None:
     with pytest.raises(AssertionError, match="there must be an example to learn from"):
         BatchOrder(np.zeros(0, np.int64), 32, seed=7)
+
+
+def epochs_of(num_examples: int, num_epochs: int) -> tuple[np.ndarray, list[list[np.ndarray]]]:
+    """Lengths as texts have them, and the batches of each epoch."""
+    rng = np.random.default_rng(0)
+    lengths = np.clip(np.exp(rng.normal(3.2, 0.6, num_examples)), 4, 128).astype(np.int64)
+    order = BatchOrder(lengths, 32, seed=7)
+    steps = order.steps_per_epoch
+    return lengths, [[order.at(epoch * steps + step) for step in range(steps)] for epoch in range(num_epochs)]
+
+
+@pytest.mark.parametrize("num_examples", [200, 635, 2490])
+def test_examples_of_a_small_set_are_seldom_together_again(num_examples: int) -> None:
+    """Sorted as a whole a small set would give the same batches in each epoch, but for ties."""
+    _, epochs = epochs_of(num_examples, 4)
+    places = np.zeros((4, num_examples), np.int64)
+    for epoch, batches in enumerate(epochs):
+        for place, batch in enumerate(batches):
+            places[epoch, batch] = place
+    together = [place[:, None] == place for place in places]
+    again = [(one & two).sum() - num_examples for one, two in itertools.pairwise(together)]
+    assert sum(again) / sum(one.sum() - num_examples for one in together[:-1]) < 0.2
+
+
+def test_the_short_batch_is_any() -> None:
+    """And not that of the longest texts, which would then count for more each time."""
+    lengths, epochs = epochs_of(200, 40)
+    short = [lengths[batch].mean() for batches in epochs for batch in batches if len(batch) == 8]
+    assert len(short) == 40
+    assert abs(np.mean(short) / lengths.mean() - 1) < 0.2
 
 
 def test_rows_of_a_batch_are_of_like_length() -> None:

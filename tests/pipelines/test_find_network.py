@@ -90,11 +90,12 @@ def test_rules_for_a_tokenizer_that_brings_its_own_are_ignored_aloud(
     assert [record.message for record in caplog.records] == ["tokenizer_rules_ignored"]
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_an_unfinished_job_of_ours_reads_text_as_it_did(tmp_path: Path, lowercase: bool) -> None:
-    """It has no exports yet: its vocabulary is the one its spec names, with the spec's rules."""
+@pytest.mark.parametrize("lowercase", [True, False, None])
+def test_an_unfinished_job_of_ours_reads_text_as_it_did(tmp_path: Path, lowercase: bool | None) -> None:
+    """It has no exports yet: its vocabulary is the one its spec names, with the spec's rules or those beside it."""
     words = [*CASED, *(f"w{index}" for index in range(len(CASED), VOCAB_SIZE))]
     (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
     tokenizer = {"type": "pretrained", "uri": str(tmp_path / "vocab.txt"), "lowercase": lowercase}
     task = make_task(tmp_path, f"tokenizer={json.dumps(tokenizer)}")
     JobDirectory(str(tmp_path / "job")).write_spec(task.spec)

@@ -14,6 +14,7 @@ MODEL = "kind: finetune\nmodel: {type: registered, name: m}\n"
 TASK = MODEL + "task: {type: classification, data: {train: a.csv, validation: [b.csv, c.csv]}"
 
 ERROR = "{type: regression, data: {train: a.csv}, metric: mean_squared_error}"
+GLUE = "{type: glue, name: RTE, uri: x, num_epochs: 2.5}"
 QUESTIONS = MODEL + "task: {type: question_answering, data: {train: a.json}"
 
 
@@ -28,16 +29,24 @@ def resolved(document: str, *overrides: str) -> FinetuneSpec:
     [
         (MODEL, "spec: task or suite must be given, got neither"),
         (TASK + "}\nsuite: {type: glue, uri: x}", "spec: task or suite must be given, got both"),
-        ("kind: finetune\ntask: {type: glue, name: RTE, uri: x}", "model: Field required"),
+        ("kind: finetune\ntask: {type: glue, name: RTE, uri: x}", "model: must be given"),
         (TASK + ", label: ''}", "task.label: String should have at least 1 character (got '')"),
         (TASK + ", labels: [a, a]}", "task: labels must be at least two and all different, got 'a', 'a'"),
         (TASK + ", swap_pairs: true}", "task: swap_pairs must be false where text_pair is absent, got true"),
         (TASK + ", metric: f1, labels: [a, b, c]}", "metric must be macro_f1 where there are not two labels"),
         (TASK + ", labels: [a, b], class_weights: {c: 2}}", "class_weights must name labels of the task, got 'c'"),
-        (TASK + ", colour: red}", "task.colour: Extra inputs are not permitted (got 'red')"),
+        (TASK + ", colour: red}", "task.colour: is not a field here (got 'red'); the fields here are data, "),
         (
             MODEL + "task: {type: classification, data: {train: a}}",
             "format must be given where a file's name does not end",
+        ),
+        (
+            MODEL + "task: {type: classification, data: {train: a.jsonl.gz, test: a.parquet.gz}}",
+            "task.data: Parquet files must not end in .gz or .zst, for they are compressed within, got 'a.parquet.gz'",
+        ),
+        (
+            MODEL + "task: {type: classification, data: {train: part-0.zst, format: parquet}}",
+            "task.data: Parquet files must not end in .gz or .zst, for they are compressed within, got 'part-0.zst'",
         ),
         (MODEL + "task: {type: classification, data: {train: 'a/*.csv'}}", "must name one place and be no pattern"),
         (
@@ -55,7 +64,7 @@ def resolved(document: str, *overrides: str) -> FinetuneSpec:
         ),
         (
             MODEL + "suite: {type: tasks, tasks: {a: {type: glue, name: RTE, uri: x, z: 1}}}",
-            "suite.tasks.a.z: Extra inputs",
+            "suite.tasks.a.z: is not a field here",
         ),
         (
             MODEL + f"suite: {{type: tasks, tasks: {{a: {ERROR}, b: {ERROR}}}}}",
@@ -69,6 +78,18 @@ def resolved(document: str, *overrides: str) -> FinetuneSpec:
             TASK + "}\ntraining: {num_epochs: 1, num_train_steps: 5}",
             "num_epochs must be absent where num_train_steps is given",
         ),
+        (
+            TASK + ", num_epochs: 5}\ntraining: {num_train_steps: 70}",
+            "spec: task.num_epochs must be absent where training.num_train_steps is given, got 5 and 70",
+        ),
+        (
+            MODEL + f"suite: {{type: tasks, tasks: {{a: {GLUE}}}}}\ntraining: {{num_train_steps: 70}}",
+            "spec: suite.tasks.a.num_epochs must be absent where training.num_train_steps is given, got 2.5 and 70",
+        ),
+        (
+            f"kind: pretrain\nprobe: {{tasks: {{a: {GLUE}}}, training: {{num_train_steps: 70}}}}",
+            "probe: tasks.a.num_epochs must be absent where training.num_train_steps is given, got 2.5 and 70",
+        ),
         (TASK + "}\ntraining: {early_stopping_patience: 2}", "evaluations_per_epoch must be above 0"),
         (
             "kind: finetune\nmodel: {type: registered, name: m, alias: a, version: 2}\n",
@@ -76,7 +97,7 @@ def resolved(document: str, *overrides: str) -> FinetuneSpec:
         ),
         ("kind: finetune\nmodel: {type: files, uri: 'ftp://x'}\n", "model.uri: must have a scheme of file, s3, gs"),
         (TASK + "}\nrecord: {alias: v2}", "record: alias must not be 'latest' or a version"),
-        (TASK + "}\npreset: tiny", "preset: Extra inputs are not permitted"),
+        (TASK + "}\npreset: tiny", "preset: is not a field here"),
     ],
 )
 def test_a_bad_spec_is_refused_with_field_rule_and_value(document: str, expected: str) -> None:

@@ -67,6 +67,31 @@ def test_an_empty_sentence_of_a_test_file_is_predicted_too(tmp_path: Path) -> No
         read_task(task, files)
 
 
+DIAGNOSTICS = (
+    "index\tsentence1\tsentence2\n0\tThe cat sat.\tThe cat did not sit.\n1\tThe cat did not sit.\tThe cat sat.\n"
+)
+
+
+@pytest.mark.parametrize(
+    "place", ["MNLI/diagnostic.tsv", "MNLI/AX.tsv", "AX/AX.tsv", "AX/diagnostic.tsv", "diagnostic/diagnostic.tsv"]
+)
+def test_the_diagnostics_set_is_predicted_by_the_model_of_mnli(tmp_path: Path, place: str) -> None:
+    """It has no labels and no training data of its own."""
+    for path in (tmp_path / "MNLI", tmp_path / "RTE", (tmp_path / place).parent):
+        path.mkdir(exist_ok=True)
+    (tmp_path / place).write_text(DIAGNOSTICS)
+    folder = write(tmp_path / "MNLI", "MNLI")
+    task, files = glue_task(GlueTask(name="MNLI", uri=folder))
+    assert list(files.test) == ["diagnostic"]
+    first, second = read_task(task, files).test["diagnostic"].examples
+    file = place.partition("/")[2]
+    assert first == TextExample(f"{file}:2", "The cat sat.", "The cat did not sit.", None)
+    assert second == TextExample(f"{file}:3", "The cat did not sit.", "The cat sat.", None)
+    (tmp_path / "MNLI" / "test_matched.tsv").write_text(DIAGNOSTICS)
+    assert list(glue_task(GlueTask(name="MNLI", uri=folder + "/"))[1].test) == ["matched", "diagnostic"]
+    assert not glue_task(GlueTask(name="RTE", uri=write(tmp_path / "RTE", "RTE")))[1].test
+
+
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("has", ["train.tsv", "dev.tsv"])
 def test_what_is_missing_is_named(tmp_path: Path, name: GlueName, has: str) -> None:
@@ -89,6 +114,13 @@ def test_what_is_missing_is_named(tmp_path: Path, name: GlueName, has: str) -> N
         ("STS-B", "", [4.25, -0.1, 5.2], "STS-B.tsv", ["index\tprediction", "0\t4.250", "1\t0.000", "2\t5.000"]),
         ("MNLI", "mismatched", ["neutral"], "MNLI-mm.tsv", ["index\tprediction", "0\tneutral"]),
         ("MNLI", "matched", ["neutral"], "MNLI-m.tsv", ["index\tprediction", "0\tneutral"]),
+        (
+            "MNLI",
+            "diagnostic",
+            ["neutral", "entailment"],
+            "AX.tsv",
+            ["index\tprediction", "0\tneutral", "1\tentailment"],
+        ),
         ("RTE", "", ["entailment"], "RTE.tsv", ["index\tprediction", "0\tentailment"]),
     ],
 )

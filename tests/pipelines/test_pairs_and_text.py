@@ -115,6 +115,17 @@ def test_malformed_lines_are_reported_and_counted(world: dict[str, KeptNetwork],
     assert len(failed.value.report) == 5
 
 
+def test_pairs_that_an_open_quotation_mark_swallows_are_counted(world: dict[str, KeptNetwork], tmp_path: Path) -> None:
+    """All lines behind it are lost, and not one."""
+    lines = ["sentence_good,sentence_bad", "anna lives .,anna in .", '"the film is good .,film is .', *["a,b"] * 8]
+    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n")
+    uri = str(tmp_path / "pairs.csv")
+    found = reading(uri, world, max_bad_row_fraction=0.9)
+    assert (len(found.pairs), found.num_rows, found.num_bad_rows) == (1, 10, 9)
+    with pytest.raises(DataError, match=r"max_bad_row_fraction must be at least .*, got 0.5 and 9 of 10"):
+        reading(uri, world, max_bad_row_fraction=0.5)
+
+
 def test_an_empty_file_is_named(world: dict[str, KeptNetwork], tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"agreement.jsonl must hold pairs of sentences, got 0 lines"):
         reading(pairs_file(tmp_path, []), world)

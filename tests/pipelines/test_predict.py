@@ -17,7 +17,7 @@ from pipelines.predict import main
 from pipelines.predicting.errors import PredictError
 from pipelines.predicting.local import outcome_of, predict_with_folder
 from pipelines.predicting.model import load_model
-from pipelines.predicting.rows import question_rows
+from pipelines.predicting.rows import num_tokens, pieces_of, question_rows, text_rows
 from pipelines.specs.prediction import PredictAnswer, PredictInput, Prediction
 
 TEXT = "Anna unseens the sea ."
@@ -73,6 +73,17 @@ def test_a_classifier_gives_each_label_a_probability(folders: dict[str, Path], p
     assert list(told.probabilities) == ["neutral", "good", "bad"]
     assert list(told.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-5)
     assert told.label == ["neutral", "good", "bad"][int(expected.argmax())]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_special_tokens_that_a_text_speaks_of_are_text(folders: dict[str, Path], architecture: str) -> None:
+    """As in training; a mask is one where masks are filled alone."""
+    model = load_model(folders[architecture])
+    is_filling = architecture == "ElectraForMaskedLM"
+    tokens = ["[MASK]"] if is_filling else ["[UNK]"] * 3  # "[", "mask" and "]"
+    assert pieces_of(model, "the [MASK] sea").tokens == ["the", *tokens, "sea"]
+    assert num_tokens(model, "the [MASK] sea") == 2 + len(tokens)
+    assert (model.special.mask in text_rows(model, "the [MASK] sea").input_ids) == is_filling
 
 
 def test_one_output_is_a_number(folders: dict[str, Path]) -> None:

@@ -25,6 +25,23 @@ def question(number: int, context: str, answer: str) -> dict[str, Any]:
     return {"id": str(number), "question": "where ?", "context": context, "answers": answers}
 
 
+@pytest.mark.parametrize("field", ["text", "tokens"])
+def test_special_tokens_that_a_text_speaks_of_are_text(tmp_path: Path, field: str) -> None:
+    """As in pretraining: a "[SEP]" of the text ends none, and a "[MASK]" hides nothing."""
+    words = ["the", "[SEP]", "film", "[MASK]", "is", "[CLS]", "good", "[PAD]", "."]
+    rows = {
+        "text": [{"text": " ".join(words), "label": label} for label in "ab"],
+        "tokens": [{"tokens": words, "tags": list("ababababa")}],
+    }[field]
+    uri = write_rows(tmp_path / "all.jsonl", rows)
+    kind = ClassificationTask if field == "text" else TokenClassificationTask
+    task = kind.model_validate({"data": {"train": uri, "validation": uri}})
+    features = prepared(tmp_path, task, 64).features("train")
+    row = features.input_ids[: features.starts[1]].tolist()
+    assert [TOKENS[index] for index in row if index in (0, 2, 3, 4)] == ["[CLS]", "[SEP]"]
+    assert len(row) == 2 + 5 + 4 * 3  # "[", a word and "]" for each that is spoken of
+
+
 @pytest.mark.parametrize("kind", TASKS)
 def test_references_are_kept_of_what_is_scored(tmp_path: Path, kind: str) -> None:
     found = prepared(tmp_path, toy_task(kind, tmp_path))

@@ -16,7 +16,7 @@ from finetuning_world import TASKS, base_model, seed_task, toy_task
 
 from pipelines import storage
 from pipelines.errors import CheckpointError, DataError, NonFiniteLossError
-from pipelines.finetune import _finetune
+from pipelines.finetune import _finetune, _params_of
 from pipelines.finetuning.export import architecture, export_finetuned
 from pipelines.finetuning.export_task import ExportTask
 from pipelines.finetuning.keep_base_model import keep_base_model
@@ -191,6 +191,29 @@ def test_stopping_early_keeps_the_best_weights(tmp_path: Path) -> None:
     result = run_seed(task)
     assert result.num_steps == 3 * task.prepared.steps_per_epoch(16)
     assert [step for step, _ in result.evaluations] == [16, 32, 48]
+    # What is on record are the rules it was trained by: those of all 50 epochs.
+    params = _params_of(task, result)
+    assert (params["num_train_steps"], params["num_steps_taken"]) == (800, 48)
+    assert params["optimizer"]["warmup_steps"] == 80
+
+
+@pytest.mark.parametrize("length", [{"num_epochs": 3}, {"num_epochs": None, "num_train_steps": 48}])
+def test_stopping_early_looks_before_the_end(tmp_path: Path, length: dict[str, int | None]) -> None:
+    """However seldom it is to look: without a single look there is nothing to choose from."""
+    task = seed_task(tmp_path, **length, evaluations_per_epoch=0.1, early_stopping_patience=1)
+    assert [step for step, _ in run_seed(task).evaluations] == [24]
+    unhurried = dataclasses.replace(
+        task, training=task.training.model_copy(update={"early_stopping_patience": None}), uri=f"{tmp_path}/unhurried"
+    )
+    assert unhurried.evaluation_interval(16) == 160
+
+
+def test_a_run_of_another_order_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a version with other batches began is not gone on with."""
+    task = seed_task(tmp_path)
+    before = task.identity
+    monkeypatch.setattr("pipelines.finetuning.seed_task.RUN_VERSION", 1)
+    assert task.identity != before
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import psutil
 import pytest
 from search_world import BASE, search_context
 
+from pipelines import storage
 from pipelines.errors import JobCancelled
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.main import describe_failure
@@ -21,6 +25,7 @@ from pipelines.searching.measures import CorruptionMeasure, Measure, TrainingMea
 from pipelines.searching.run_trials import run_trials
 from pipelines.searching.suggest import proposer_of
 from pipelines.specs.documents import CONTROL_FILE, Control
+from pipelines.training.curve import PROGRESS_FILE
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -145,7 +150,7 @@ def test_where_every_trial_is_lost_for_the_storage_another_attempt_may_fare_bett
 
 def test_a_search_that_is_cancelled_stops_and_goes_on_later(tmp_path: Path) -> None:
     # Long enough to be under way still when the wish is read, which is looked for every two seconds.
-    search = Search(tmp_path, num_trials=1, budget={"steps": 3600}, scheduler={"type": "none", "num_rungs": 9})
+    search = Search(tmp_path, num_trials=1, budget={"steps": 1800}, scheduler={"type": "none", "num_rungs": 9})
     control = Path(search.directory.uri, CONTROL_FILE)
 
     def cancel() -> None:
@@ -186,18 +191,51 @@ def test_an_invalid_point_is_reported_and_the_others_are_tried(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_trial_of_two_workers_trains_what_one_worker_does(tmp_path: Path) -> None:
+    """And says of itself when it works, in whichever process, and when it waits for one that does."""
     compute = {"num_workers": 2, "cpus_per_worker": 0.5}
-    scores = []
+    scores, signs = [], []
     for number, changed in enumerate((RULES["base"], {**RULES["base"], "compute": compute})):
         folder = tmp_path / str(number)
         folder.mkdir()
         space = {"optimizer.learning_rate": {"type": "grid", "values": [1e-3]}}
         fields: dict[str, Any] = {"searcher": {"type": "grid"}, "num_trials": None, "budget": {"steps": 12}}
-        (trial,) = Search(folder, base=changed, space=space, **fields).attempt().trials
+        with _signs(folder) as seen:
+            (trial,) = Search(folder, base=changed, space=space, **fields).attempt().trials
         assert trial.state == "COMPLETED"
         assert len(trial.rungs) == 3
         scores.append(trial.score)
+        signs.append(seen)
     assert scores[0] == pytest.approx(scores[1], rel=1e-4)
+    of_one, of_two = signs
+    assert {doing for doing, is_waiting in of_one if is_waiting} <= {"waiting for a process"}
+    assert ("training, step", False) in of_two
+    assert ("scoring step in a worker's place", False) in of_two
+    assert {doing for doing, is_waiting in of_two if not is_waiting} == {
+        "training, step",
+        "scoring step in a worker's place",
+    }
+
+
+@contextlib.contextmanager
+def _signs(folder: Path) -> Iterator[set[tuple[str, bool]]]:
+    """What trials say of themselves meanwhile, without the numbers, and whether they wait."""
+    seen: set[tuple[str, bool]] = set()
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(0.02):
+            for path in folder.rglob(PROGRESS_FILE):
+                sign = storage.read_json(str(path))
+                if "doing" in sign:  # the job has a file of that name too
+                    seen.add((re.sub(r" \d+", "", sign["doing"]), sign["is_waiting"]))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _is_trial(process: psutil.Process) -> bool:

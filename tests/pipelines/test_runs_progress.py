@@ -9,7 +9,7 @@ import pytest
 from finetuning_world import seed_task
 
 from pipelines import storage
-from pipelines.finetuning import progress
+from pipelines.finetuning import watch
 from pipelines.finetuning.progress import RunsProgress
 from pipelines.finetuning.run_seed import run_seed
 from pipelines.finetuning.seed_task import SeedResult, SeedTask
@@ -34,7 +34,7 @@ def test_a_run_that_waits_for_room_does_not_hang(
     task: SeedTask, reporter: ProgressReporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does one that an earlier attempt began: it has said nothing new since."""
-    monkeypatch.setattr(progress, "STALL_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "STALL_SECONDS", 0.0)
     said(task, step=7)
     runs = RunsProgress([task], {}, reporter)
     for _ in range(3):
@@ -62,13 +62,13 @@ def test_a_run_that_falls_silent_hangs_and_is_named(
         said(task, step=step)
         runs.tell(now=True)
     assert reporter.fields["message"].endswith("classification seed 1 at step 2 of 64")
-    monkeypatch.setattr(progress, "STALL_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "STALL_SECONDS", 0.0)
     with pytest.raises(TimeoutError, match=r"^classification seed 1 said nothing for 0 s at step 2 of 64$"):
         runs.tell(now=True)
 
 
 def test_scoring_is_a_sign_of_life(task: SeedTask, reporter: ProgressReporter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "STALL_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "STALL_SECONDS", 0.0)
     runs = RunsProgress([task], {}, reporter)
     for num_scored in (32, 64, 96):
         said(task, step=64, num_scored=num_scored)

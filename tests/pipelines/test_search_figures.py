@@ -213,6 +213,24 @@ def test_numbers_over_orders_of_magnitude_are_drawn_by_their_logarithms(tmp_path
     assert axis["ticktext"] == ["1", "10", "100"]
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
+def test_scores_that_are_not_finite_are_passed_over(tmp_path: Path, odd: float) -> None:
+    """An earlier version put them down, and after a whole search nothing is worse than a picture that is not drawn."""
+    drawn = drawn_points(8)
+    found = figures_of(*drawn, trial(8, odd, 0.5), trial(9, 0.5, odd, 0.7))
+    assert [one.number for one in found.scored] == [*range(8), 9]
+    assert [one.score for one in found.rungs if one.number == 9] == [0.5, 0.7]
+    assert found.importance
+    draw_search(found, tmp_path)
+    assert (tmp_path / PAGE_FILE).exists()
+
+
+@pytest.mark.parametrize("scores", [(1e30, -1e30), (5e-324, 0.0), (0.0, 0.0)])
+def test_scores_of_any_size_can_be_drawn(tmp_path: Path, scores: tuple[float, float]) -> None:
+    draw_search(figures_of(trial(0, scores[0]), trial(1, scores[1]), trial(2, scores[0])), tmp_path)
+    assert (tmp_path / PAGE_FILE).exists()
+
+
 @pytest.mark.parametrize("mode", ["max", "min"])
 def test_one_trial_is_enough_for_plots(tmp_path: Path, mode: str) -> None:
     draw_search(figures_of(trial(0, 0.5), mode=mode), tmp_path)

@@ -249,6 +249,8 @@ def test_checkpoints_are_kept_of_what_runs_and_of_the_best_that_ran_to_their_end
     folders = ("worse", "best", "stopped", "diverged", "running", "final")
     for folder in folders:
         storage.write_bytes(directory.path(FOLDER, folder, "checkpoints", "weights"), b"w")
+        storage.write_bytes(directory.path(FOLDER, folder, "ray_train", "a1", "state"), b"s")
+        storage.write_bytes(directory.path(FOLDER, folder, "probe", "step_00000005", "encoder.safetensors"), b"w")
         storage.write_bytes(directory.path(FOLDER, folder, "scored_00000005.json"), b"{}")
     sweeper = CheckpointSweeper(ledger, directory.uri, 1)
     sweeper.sweep()
@@ -256,6 +258,8 @@ def test_checkpoints_are_kept_of_what_runs_and_of_the_best_that_ran_to_their_end
     ledger.write(now=True)  # what is not written the next attempt would train again
     sweeper.sweep()
     left = [one for one in folders if storage.exists(directory.path(FOLDER, one, "checkpoints", "weights"))]
+    for name in ("ray_train", "probe"):
+        assert left == [one for one in folders if storage.exists(directory.path(FOLDER, one, name))]
     assert left == ["best", "running", "final"]
     sweeper.sweep_all()
     assert not any(storage.exists(directory.path(FOLDER, one, "checkpoints", "weights")) for one in folders)

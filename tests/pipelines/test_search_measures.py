@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from electra_core.batches import SpecialTokens
 from electra_core.conversion.to_transformers import discriminator_state_dict, transformers_config
 from electra_core.kernels import use_native_kernels
 from pipelines import storage
-from pipelines.errors import PipelineError
+from pipelines.errors import NonFiniteLossError, PipelineError
+from pipelines.finetuning import run_seed as run_seed_module
 from pipelines.finetuning.copy_network import copy_network
 from pipelines.finetuning.run_seed import run_seed
 from pipelines.finetuning.seed_task import SeedTask
 from pipelines.rows.loader import ValidationRows
-from pipelines.searching.corruption import CorruptionTask, make_corruption, train_reference
+from pipelines.searching import measures, scoring, watch
+from pipelines.searching.corruption import CorruptionTask, make_corruption, score_on_corruption, train_reference
 from pipelines.searching.measures import (
     CorruptionMeasure,
     PairsMeasure,
@@ -45,6 +48,7 @@ from pipelines.specs.finetune import BaselineSpec, FinetuneTrainingSpec
 from pipelines.specs.space import Point
 from pipelines.tasks.prepare import TaskPreparation, prepare_task
 from pipelines.training.checkpoint import list_checkpoints
+from pipelines.training.curve import say_alive
 from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import SilentTelemetry
 from pipelines.training.train_loop import train
@@ -125,6 +129,8 @@ def test_a_corruption_is_held_out_text_with_some_tokens_replaced(context: Search
 
 def test_a_corruption_is_made_once_by_the_base_for_its_share_of_the_budget(context: SearchContext) -> None:
     task = CorruptionTask(context)
+    of_ray = storage.join(task.uri, "ray_train", "a1", "state")  # with several workers, or of an attempt before
+    storage.write_bytes(of_ray, b"s")
     reference = task.training().spec
     assert (reference.training.num_train_steps, reference.optimizer.warmup_steps) == (10, 2)
     assert reference.model == context.base.model
@@ -134,6 +140,7 @@ def test_a_corruption_is_made_once_by_the_base_for_its_share_of_the_budget(conte
     assert make_corruption(task) == uri
     assert Path(uri).stat().st_mtime_ns == written
     assert checkpoints_of(task.training()) == []
+    assert not storage.exists(of_ray)
     storage.delete_tree(task.uri)
     again = corruption_of(context)[1]
     assert all((arrays[name] == again[name]).all() for name in arrays)
@@ -151,6 +158,30 @@ def test_the_fixed_corruptions_figures_are_those_of_transformers_and_scikit_lear
     signed = np.where(labels, -logits[scored], logits[scored])
     assert loss.value == pytest.approx(np.log1p(np.exp(signed)).mean(), rel=1e-5)
     assert auc.figures == loss.figures == {"auc": auc.value, "loss": loss.value}
+
+
+def test_networks_that_say_nothing_finite_have_no_score(context: SearchContext) -> None:
+    uri, arrays = corruption_of(context)
+    discriminator = scoring._discriminator(networks_at(trained(make_trial(context, {}), context).task, 20))
+    next(discriminator.parameters()).data.fill_(math.nan)
+    count = arrays["is_scored"].sum()
+    with pytest.raises(NonFiniteLossError, match=f"logits must be finite, got {count} of {count} that are not"):
+        score_on_corruption(discriminator, uri, torch.device("cpu"), 20)
+
+
+@pytest.mark.parametrize(
+    "measure", [CorruptionMeasure("nowhere.npz", "auc"), TrainingMeasure("generator_loss")], ids=["fixed", "own"]
+)
+def test_weights_that_the_last_update_ruined_have_no_score(
+    context: SearchContext, monkeypatch: pytest.MonkeyPatch, measure: CorruptionMeasure
+) -> None:
+    """No loss has seen them."""
+    trial = trained(make_trial(context, {}), context)
+    networks = networks_at(trial.task, 20)
+    next(networks.parameters()).data[0] = math.inf
+    monkeypatch.setattr(scoring, "networks_at", lambda *_: networks)
+    with pytest.raises(NonFiniteLossError, match=r"the weights must be finite, and those of .* are not after step 20"):
+        score_trial(measure, trial, 20)
 
 
 def test_all_trials_are_held_against_one_corruption(context: SearchContext) -> None:
@@ -268,3 +299,51 @@ def test_a_probe_is_the_mean_of_what_finetuning_gives(context: SearchContext, tm
     assert not list(Path(trial.uri).rglob("predictions*"))
     assert all(math.isfinite(value) for value in score.figures.values())
     assert {name.partition("/")[0] for name in score.figures} == set(kinds)
+
+
+def test_a_probe_says_that_it_lives_while_it_is_finetuned(
+    context: SearchContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hours of one task with one seed are no silence."""
+    monkeypatch.setattr(run_seed_module, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(scoring, "ALIVE_SECONDS", 0.0, raising=False)
+    said: list[str] = []
+    monkeypatch.setattr(scoring, "say_alive", lambda uri, doing: said.append(doing))
+    trial = trained(make_trial(context, {}), context)
+    task = prepare_task(
+        TaskPreparation(
+            "toys",
+            toy_task("classification", tmp_path, 32),
+            context.corpus.tokenizer_uri,
+            32,
+            str(tmp_path / "storage"),
+            BaselineSpec(majority=False, tfidf=False),
+        )
+    )
+    rules = FinetuneTrainingSpec(seeds=(1,), num_epochs=1, batch_size=16, max_sequence_length=32)
+    score_trial(ProbeMeasure((task,), rules), trial, 20)
+    assert said.count("finetuning on toys seed 1 at step 20") > 3
+
+
+def test_the_reference_is_watched_while_it_is_waited_for(
+    context: SearchContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it waits for a process it may be silent, though an earlier attempt left a sign of life."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    uri = CorruptionTask(context).uri
+    say_alive(uri, "training, step 3")
+
+    def hangs(function: object, arguments: object, compute: object, waiting: Callable[[int], None]) -> Iterator[None]:
+        for seconds in (60.0, watch.STALL_SECONDS + 60):
+            clock.now += seconds
+            waiting(0)
+        say_alive(uri, "training, step 7")
+        for seconds in (60.0, watch.STALL_SECONDS, 60.0):
+            clock.now += seconds
+            waiting(0)
+        yield from ()
+
+    monkeypatch.setattr(measures, "run_side_by_side", hangs)
+    with pytest.raises(TimeoutError, match=r"the reference said nothing for \d+ s, while training, step 7"):
+        prepare_measure(context, "nowhere", lambda _: None)

@@ -50,8 +50,8 @@ def test_a_resolved_search_is_read_as_it_was_written() -> None:
         ("preset: lambda\nscheduler: {type: asha, reduction_factor: 1}", "scheduler.reduction_factor: "),
         ("preset: lambda\nnum_trials: 0", "num_trials: "),
         ("preset: lambda\nspace: 3", "space: "),
-        ("preset: lambda\nbase: {preset: tiny, modle: {}}", "base.modle: Extra inputs are not permitted"),
-        ("", "space: Field required"),
+        ("preset: lambda\nbase: {preset: tiny, modle: {}}", "base.modle: is not a field here (got {}); did you mean"),
+        ("", "space: must be given"),
     ],
 )
 def test_the_field_that_is_wrong_is_named(text: str, expected: str) -> None:

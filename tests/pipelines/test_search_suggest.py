@@ -15,7 +15,7 @@ from pipelines.job import JobDirectory
 from pipelines.searching import tune_searcher
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.suggest import Ending, ListProposer, OptunaProposer, Proposal, proposer_of
-from pipelines.searching.trial import SearchContext
+from pipelines.searching.trial import RungResult, SearchContext
 from pipelines.searching.tune_searcher import TrialSearcher
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.search import SearcherSpec, SearchSpec
@@ -23,6 +23,7 @@ from pipelines.specs.space import Point, Space, Value
 from pipelines.specs.trials import trial_spec
 
 Searcher = Literal["random", "tpe", "cma"]
+RATE, RATIO = "objective.discriminator_weight", "model.generator_size_ratio"
 SAMPLERS: tuple[Searcher, ...] = ("random", "tpe", "cma")
 NUMBERS = {"a.x": {"type": "uniform", "low": -1, "high": 1}, "a.y": {"type": "log_uniform", "low": 0.01, "high": 1}}
 WORDS = {
@@ -283,6 +284,21 @@ def handed_out(searcher: TrialSearcher, most: int = 1000) -> list[dict[str, Valu
     return points
 
 
+def scored_out(
+    searcher: TrialSearcher,
+    score: Callable[[Point], float] = lambda point: number(point, RATE) if RATE in point else 0.0,
+) -> list[dict[str, Value]]:
+    """Points until there are no more; each has ended before the next is asked for."""
+    points = []
+    for k in range(1000):
+        config = searcher.suggest(str(k))
+        if not isinstance(config, dict):
+            break
+        points.append(config["point"])
+        searcher.on_trial_complete(str(k), {"rung": 0, "score": score(config["point"])})
+    return points
+
+
 WEIGHTS = {"objective.discriminator_weight": {"type": "grid", "values": list(range(1, 13))}}
 
 
@@ -330,6 +346,24 @@ def test_a_trial_that_failed_in_an_earlier_attempt_runs_again(
     assert again._ledger[0].state == "RUNNING"
 
 
+def test_what_is_done_with_is_told_before_anything_trains(searcher_of: Callable[[SearchSpec], TrialSearcher]) -> None:
+    """Of an earlier attempt: scheduler and proposer know its scores before the first trial that needs them."""
+    spec = search(space=WEIGHTS, searcher={"type": "grid"})
+    first = searcher_of(spec)
+    for launch in range(5):
+        first.suggest(str(launch))
+    first.on_trial_complete("1", {"rung": 0, "score": float("nan"), "failure": "the pairs are gone"})
+    for launch in (2, 4):
+        config = first._running[str(launch)]
+        RungResult(config.trial.steps[0], 1, 1.0, 0.5, {}, (), 1.0, 1.0).write(config.trial, 0)
+        first.on_trial_complete(str(launch), {"rung": 0, "score": 0.5})
+    first._ledger.write(now=True)
+    again = searcher_of(spec)
+    configs = [again.suggest(f"b{launch}") for launch in range(5)]
+    numbers = [(one["number"], one["is_replay"]) for one in configs if isinstance(one, dict)]
+    assert numbers == [(2, True), (4, True), (0, False), (1, False), (3, False)]
+
+
 def test_a_trial_whose_process_is_lost_is_handed_out_again_as_often_as_the_base_allows(
     searcher_of: Callable[[SearchSpec], TrialSearcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +397,65 @@ def test_a_space_with_few_points_is_exhausted(searcher_of: Callable[[SearchSpec]
     spec = search(space=space, searcher={"type": "random"}, num_trials=50)
     points = handed_out(searcher_of(spec))
     assert sorted(number(one, "objective.discriminator_weight") for one in points) == [1, 10]
+
+
+FEW: dict[str, dict[str, Any]] = {
+    "choices": {
+        RATE: {"type": "choice", "values": [1, 2, 5, 10, 50]},
+        RATIO: {"type": "choice", "values": [0.25, 0.5, 0.75, 1.0]},
+    },
+    "ints": {RATE: {"type": "int", "low": 1, "high": 20}},
+    "steps": {RATE: {"type": "int", "low": 1, "high": 60, "step": 3}},
+    "conditions": {
+        "model.sharing": {"type": "choice", "values": ["embeddings", "none"]},
+        RATE: {"type": "int", "low": 1, "high": 19, "when": {"model.sharing": ["embeddings"]}},
+    },
+}
+"""Spaces of twenty points."""
+
+
+@pytest.mark.parametrize("num_trials", [16, 20, 50])
+@pytest.mark.parametrize("searcher", ["tpe", "random"])
+@pytest.mark.parametrize("space", FEW)
+def test_every_point_of_a_small_space_is_tried_where_there_are_trials_for_it(
+    searcher_of: Callable[[SearchSpec], TrialSearcher], space: str, searcher: str, num_trials: int
+) -> None:
+    """The estimator would propose what it believes in again and again: points that were tried are no news to it."""
+    spec = search(space=FEW[space], searcher={"type": searcher}, num_trials=num_trials)
+    points = scored_out(searcher_of(spec))
+    assert len({repr(sorted(one.items())) for one in points}) == len(points) == min(20, num_trials)
+
+
+def test_what_an_earlier_attempt_tried_is_not_left_any_more(
+    searcher_of: Callable[[SearchSpec], TrialSearcher],
+) -> None:
+    first = searcher_of(search(space=FEW["choices"], num_trials=9))
+    begun = scored_out(first)
+    first._ledger.write(now=True)
+    points = scored_out(searcher_of(search(space=FEW["choices"], num_trials=50)))
+    assert points[: len(begun)] == begun
+    assert len({repr(sorted(one.items())) for one in points}) == len(points) == 20
+
+
+def test_a_sampler_that_is_stuck_in_a_space_without_end_draws_at_random(
+    searcher_of: Callable[[SearchSpec], TrialSearcher],
+) -> None:
+    """Of half of the points the rate does not count, so that they are all one; it is the best, too."""
+    space = {
+        "model.sharing": {"type": "choice", "values": ["none", "embeddings"]},
+        RATE: {"type": "uniform", "low": 1, "high": 100, "when": {"model.sharing": ["embeddings"]}},
+    }
+    spec = search(space=space, searcher={"type": "tpe", "num_startup_trials": 2}, num_trials=60)
+    points = scored_out(searcher_of(spec), lambda point: float(point["model.sharing"] == "none"))
+    assert len(points) == 60
+
+
+def test_a_space_whose_points_are_hardly_ever_specs_ends(searcher_of: Callable[[SearchSpec], TrialSearcher]) -> None:
+    """Numbers of which no two are alike are not gone through for ever; the one that would do is at the end."""
+    space = {RATIO: {"type": "uniform", "low": -1000, "high": 0.0625}}
+    searcher = searcher_of(search(space=space, searcher={"type": "random"}, num_trials=2))
+    assert handed_out(searcher) == []
+    assert searcher.suggest("again") == TrialSearcher.FINISHED
 
 
 @pytest.mark.parametrize("searcher", ["grid", "random"])

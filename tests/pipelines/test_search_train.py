@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,12 +19,12 @@ from pipelines.searching.advance import advance
 from pipelines.searching.measures import TrainingMeasure
 from pipelines.searching.scoring import Score
 from pipelines.searching.train_trial import networks_at
-from pipelines.searching.trial import RungResult, SearchContext, Trial, make_trial
+from pipelines.searching.trial import RungResult, SearchContext, make_trial
 from pipelines.specs.documents import CONTROL_FILE
 from pipelines.specs.plan import flops_until
 from pipelines.specs.spec_errors import SpecError
 from pipelines.training.checkpoint import list_checkpoints, read_state
-from pipelines.training.curve import PROGRESS_FILE, CurveTelemetry, read_curve, say_alive
+from pipelines.training.curve import PROGRESS_FILE, CurveTelemetry, read_curve
 from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import SilentTelemetry
 from pipelines.training.train_loop import train
@@ -175,6 +176,18 @@ def test_a_trial_that_diverges_on_its_way_keeps_the_score_it_had(
     assert checkpoints_of(trial.task) == [5]
 
 
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_not_finite_is_none(
+    context: SearchContext, monkeypatch: pytest.MonkeyPatch, score: float
+) -> None:
+    """Nor are figures: whoever reads them next takes only numbers."""
+    found = Score(score, {"auc": score, "loss": 0.25})
+    monkeypatch.setattr("pipelines.searching.advance.score_trial", lambda *_: found)
+    result = advance(make_trial(context, {}), HELD_OUT, 0, context.job_uri)
+    assert (result.score, result.figures, result.reason) == (None, {"loss": 0.25}, "its score is not finite")
+    assert RungResult.find(make_trial(context, {}), 0) == result
+
+
 # --- what a process leaves that is lost
 
 
@@ -242,34 +255,21 @@ def test_a_rung_has_no_losses_of_rungs_of_other_shares(tmp_path: Path, context: 
     assert [step for step, _ in result.losses] == [12, 14, 16, 18, 20]
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_a_process_that_only_waits_for_workers_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int
+def test_every_sign_of_a_trial_of_one_worker_is_of_who_works(
+    context: SearchContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one worker every sign is that of who works."""
-    base = {**BASE, "compute": {"num_workers": num_workers, "cpus_per_worker": 1}}
-    context = rung_context(tmp_path, base=base)
-    trial = make_trial(context, {})
+    """Of several: test_run_trials.py."""
     signs = []
+    write = storage.write_json
 
-    def note() -> None:
-        signs.append(storage.read_json(storage.join(trial.uri, PROGRESS_FILE))["is_waiting"])
+    def noted(uri: str, document: Any) -> None:
+        if uri.endswith(PROGRESS_FILE):
+            signs.append((document["doing"], document["is_waiting"]))
+        write(uri, document)
 
-    def train_until(*_: object) -> tuple[()]:
-        note()
-        return ()
-
-    def score(_: object, trial: Trial, step: int) -> Score:
-        say_alive(trial.uri, f"scoring step {step}")
-        note()
-        return Score(1.0, {})
-
-    monkeypatch.setattr("pipelines.searching.advance.train_until", train_until)
-    monkeypatch.setattr("pipelines.searching.advance.score_trial", score)
-    advance(trial, HELD_OUT, 0, context.job_uri)
-    say_alive(trial.uri, "doing something else")
-    note()
-    assert signs == [num_workers > 1, num_workers > 1, False]
+    monkeypatch.setattr(storage, "write_json", noted)
+    advance(make_trial(context, {}), HELD_OUT, 0, context.job_uri)
+    assert signs == [("going on to step 5", False), ("training, step 1", False), ("scoring step 5", False)]
 
 
 def test_a_job_that_is_asked_to_stop_ends_the_training_with_a_checkpoint(context: SearchContext) -> None:

@@ -61,6 +61,30 @@ def test_what_is_no_question_is_left_out(tmp_path: Path, question: Any) -> None:
     assert isinstance(bad, BadRow)
 
 
+@pytest.mark.parametrize("value", ["false", "true", "", 2, [], float("nan")])
+def test_what_a_question_says_of_being_impossible_is_true_or_false(tmp_path: Path, value: Any) -> None:
+    """A text is neither: "false" would be taken for true."""
+    question = {"id": "2", "question": "Which?", "is_impossible": value, "answers": SOUND["answers"]}
+    _, bad = read(tmp_path, [question])
+    assert isinstance(bad, BadRow)
+    assert bad.detail == f"is_impossible must be true, false, 1 or 0, got {value!r}"
+    (tmp_path / "all.jsonl").write_text(
+        json.dumps({**question, "context": CONTEXT, "answers": {"text": ["Oslo"], "answer_start": [0]}}) + "\n"
+    )
+    uri = str(tmp_path / "all.jsonl")
+    task = QuestionAnsweringTask.model_validate({"data": {"train": uri, "validation": uri}})
+    with pytest.raises(DataError, match=r"got 0\.01 and 1 of 1") as failed:
+        read_task(task, task_files(task.data))
+    assert failed.value.report[0].endswith(bad.detail)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(1, ()), (True, ()), (0, (("Oslo", 0),)), (None, (("Oslo", 0),))])
+def test_a_number_says_it_too(tmp_path: Path, value: Any, expected: Any) -> None:
+    _, found = read(tmp_path, [{**SOUND, "id": "2", "is_impossible": value}])
+    assert isinstance(found, QuestionExample)
+    assert found.answers == expected
+
+
 def test_a_question_without_an_answer_may_hold_anything_for_one(tmp_path: Path) -> None:
     _, found = read(tmp_path, [{"id": "2", "question": "Which?", "is_impossible": True, "answers": [{"text": "Oslo"}]}])
     assert isinstance(found, QuestionExample)

@@ -17,7 +17,7 @@ from pipelines.specs.task import (
     TokenClassificationTask,
     UserTask,
 )
-from pipelines.tasks.examples import Example, QuestionExample, Split, TextExample
+from pipelines.tasks.examples import Example, QuestionExample, Split, TaggedExample, TaskData, TextExample
 from pipelines.tasks.files import task_files
 from pipelines.tasks.read import overlap, read_task
 
@@ -33,6 +33,10 @@ def task_of(
     files = {name: write(folder / f"{name}.jsonl", rows) for name, rows in data.items() if isinstance(rows, list)}
     data = {**data, **files, "train": write(folder / "train.jsonl", train)}
     return kind.model_validate({"data": data, **(fields or {})})
+
+
+def read(task: UserTask) -> TaskData:
+    return read_task(task, task_files(task.data))
 
 
 def labels_of(split: Split) -> list[Any]:
@@ -81,6 +85,40 @@ def test_tags_that_are_all_unknown_are_none(tmp_path: Path) -> None:
     task = task_of(TokenClassificationTask, tmp_path, train, validation=silent)
     with pytest.raises(DataError, match="1 of 1"):
         read_task(task, task_files(task.data))
+
+
+def tags_of(split: Split) -> list[Any]:
+    return [one.tags for one in split.examples if isinstance(one, TaggedExample)]
+
+
+def tagged(*tags: Any) -> list[dict[str, Any]]:
+    return [{"tokens": ["a", "b", "c"], "tags": one} for one in tags]
+
+
+def test_tags_may_be_whole_numbers(tmp_path: Path) -> None:
+    """As published sets have them; labels are then in the order of the numbers."""
+    train = tagged([0, 10, 0], [2, "10", 0.0])
+    data = read(task_of(TokenClassificationTask, tmp_path, train, validation=train))
+    assert tags_of(data.train) == [("0", "10", "0"), ("2", "10", "0")]
+    assert data.labels == ("0", "2", "10")
+
+
+def test_tags_that_are_neither_text_nor_whole_numbers_are_malformed(tmp_path: Path) -> None:
+    train = tagged([0, 1, 0], [True, 1, 0], [0.5, 1, 0], [None, 1, 0])
+    data = read(task_of(TokenClassificationTask, tmp_path, train, validation=train[:1], max_bad_row_fraction=0.9))
+    assert (data.train.num_rows, data.train.num_bad_rows) == (4, 3)
+    assert data.train.report[0].endswith("column 'tags' must hold a list of texts or whole numbers, got [True, 1, 0]")
+
+
+@pytest.mark.parametrize(
+    ("train", "expected"),
+    [([0, 1, 0], None), ([0, 1, -1], ("-1", "-1", "-1"))],
+    ids=["no-label", "a-label-of-training"],
+)
+def test_tags_of_minus_one_alone_are_kept_back(tmp_path: Path, train: list[int], expected: Any) -> None:
+    test = tagged([-1, -1, -1], ["-1", None, -1] if expected is None else [-1, -1, -1], [0, 1, 0])
+    data = read(task_of(TokenClassificationTask, tmp_path, tagged(train), validation=tagged(train), test=test))
+    assert tags_of(data.test[""]) == [expected, expected, ("0", "1", "0")]
 
 
 def test_all_questions_about_a_text_are_held_out_together(tmp_path: Path) -> None:

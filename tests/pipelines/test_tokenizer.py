@@ -124,6 +124,27 @@ def test_a_bare_vocabulary_is_read(trained: Tokenizer, documents: list[str], tmp
         assert [e.ids for e in read.encode_batch(documents[:5])] == [e.ids for e in trained.encode_batch(documents[:5])]
 
 
+@pytest.mark.parametrize(
+    ("config", "rules", "tokens"),
+    [
+        ({"do_lower_case": False}, {}, ["Anna", "é"]),
+        ({"do_lower_case": True, "strip_accents": False}, {}, ["anna", "é"]),
+        ({"do_lower_case": False}, {"lowercase": True}, ["anna", "[UNK]"]),
+        ({"do_lower_case": True}, {"lowercase": False}, ["Anna", "é"]),
+        (None, {}, ["anna", "[UNK]"]),
+    ],
+)
+def test_a_bare_vocabulary_has_the_rules_beside_it_unless_the_spec_has_others(
+    tmp_path: Path, config: dict[str, bool] | None, rules: dict[str, bool], tokens: list[str]
+) -> None:
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in (*SPECIAL_TOKENS, "Anna", "anna", "é")))
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    for uri in (tmp_path, tmp_path / "vocab.txt"):
+        read = read_pretrained(PretrainedTokenizerSpec(uri=str(uri), **rules))
+        assert read.encode("Anna é", add_special_tokens=False).tokens == tokens
+
+
 def test_truncation_and_padding_are_taken_off(trained: Tokenizer, tmp_path: Path) -> None:
     cut = Tokenizer.from_str(trained.to_str())
     cut.enable_truncation(4)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from search_world import rung_context
 
-from pipelines import storage
+from pipelines import search, storage
 from pipelines.errors import StorageError
-from pipelines.job import JobDirectory
+from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.searching import watch
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.trial import Trial, forget_process, make_trial
@@ -22,7 +23,7 @@ class Watched:
     """One trial that runs, and a watch whose clock the test has."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        context = rung_context(folder)
+        self.context = context = rung_context(folder)
         self.trial: Trial = make_trial(context, {})
         self.ledger = Ledger(JobDirectory(context.job_uri), "score", "max")
         self.ledger.add({}, self.trial)
@@ -103,3 +104,24 @@ def test_a_sign_of_an_earlier_version_is_one_of_life(watched: Watched) -> None:
     watched.after(60)
     with pytest.raises(TimeoutError):
         watched.after(STALL_SECONDS + 1)
+
+
+def test_the_winner_is_watched_while_it_is_trained_once_more(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ran to its end before, and what it said then says nothing of now."""
+    say_alive(watched.trial.uri, "scoring step 20")
+    directory = JobDirectory(watched.context.job_uri)
+
+    def hangs(function: object, arguments: object, compute: object, waiting: Callable[[int], None]) -> Iterator[None]:
+        for seconds in (60.0, 2 * STALL_SECONDS):
+            watched.now += seconds
+            waiting(0)
+        say_alive(watched.trial.uri, "training, step 7")
+        for seconds in (60.0, STALL_SECONDS, 60.0):
+            watched.now += seconds
+            waiting(0)
+        yield from ()
+
+    monkeypatch.setattr(search, "run_side_by_side", hangs)
+    monkeypatch.setattr(search, "evaluate_on_cluster", lambda *_: None)
+    with pytest.raises(TimeoutError, match=r"the winner said nothing for \d+ s, while training, step 7"):
+        search._export(watched.trial, watched.context.search, directory, ProgressReporter(directory))

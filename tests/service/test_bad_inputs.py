@@ -202,6 +202,16 @@ async def test_the_message_about_cpus_names_field_rule_and_value(client: httpx.A
     assert answer.json()["detail"] == rule
 
 
+async def test_an_unknown_field_is_asked_about(client: httpx.AsyncClient) -> None:
+    body = {**tiny(training={"num_train_stps": 5}), "overrides": ["learning_rate=3"]}
+    answer = (await client.post("/v1/jobs:plan", json=body)).json()
+    assert [(error["pointer"], error["rule"]) for error in answer["errors"]] == [
+        ("/spec/training/num_train_stps", "is not a field here; did you mean num_train_steps?"),
+        ("/overrides/0", "is not a field here; did you mean optimizer.learning_rate?"),
+    ]
+    assert "learning_rate: is not a field here (got 3); did you mean optimizer.learning_rate?" in answer["detail"]
+
+
 async def _chunks() -> AsyncIterator[bytes]:
     for _ in range(1024):
         yield b"x" * 1024

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import threading
 from pathlib import Path
 
@@ -121,3 +122,8 @@ def test_labelled_files_must_be_there(tmp_path: Path) -> None:
     assert [fault.pointer for fault in caught.value.faults] == ["/spec/task/data/test/0"]
     (tmp_path / "test.csv").write_text("12")
     assert check_sources(spec, 5) == 7
+
+
+def test_compressed_files_count_as_the_text_they_hold(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"text " * 1000))
+    assert check_sources(spec_of(str(tmp_path)), 5) == 5000
