@@ -31,8 +31,11 @@ FIGURES = {
     "finetune_vs_trainer_grouped": "the same over Trainer that groups examples by length",
     "finetune_score_difference": "median score of our finetuning runs less that of Trainer's",
     "search_vs_loop": "short trials of a search by Ray Tune: times as fast as the same trials in a bare loop",
+    "search_vs_loop_with_files": "the same over a loop that leaves all files of the trials",
     "search_overhead_seconds_per_trial": "seconds that a search takes beside a trial's training and scoring",
     "search_idle_share": "of two places for trials: share of the wall time in which nothing was trained or scored",
+    "search_slowdown_two_at_a_time": "seconds of training and scoring of two trials at a time, over those of the same "
+    "steps and scores in a bare loop",
     "pipeline_vs_loop": "reading, cleaning, deduplicating, tokenising and writing: times as fast as a plain loop",
     "cost_growth_16x": "seconds per MB of a corpus 16 × as large, over those of the small one",
     "pipeline_memory_growth_16x": "peak memory of preparation for a corpus 16 × as large, over that of the small one",

@@ -21,9 +21,12 @@ def write_token_corpus(folder: Path, num_tokens: int, vocab_size: int) -> Prepar
     uniform = rng.random(min(num_tokens, _SHARD_TOKENS))
     block = (_FIRST_WORD - 1 + (vocab_size - _FIRST_WORD + 1) ** uniform).astype("<u2")
     shards = [_write(folder, "validation", 0, block[:_VALIDATION_TOKENS])]
+    unigram_counts = np.zeros(vocab_size, np.int64)
     for start in range(0, num_tokens, _SHARD_TOKENS):
         part = block[: min(_SHARD_TOKENS, num_tokens - start)]
         shards.append(_write(folder, "train", start // _SHARD_TOKENS, part))
+        unigram_counts += np.bincount(part, minlength=vocab_size)
+    np.save(folder / "unigram_counts.npy", unigram_counts)
     return PreparedCorpus(
         uri=str(folder),
         digest=f"synthetic-{num_tokens}",

@@ -31,6 +31,7 @@ from pipelines.searching.rounds import Rounds
 from pipelines.searching.rungs import rung_shares
 from pipelines.searching.train_trial import train_until
 from pipelines.searching.trial import SearchContext, Trial, make_trial
+from pipelines.searching.watch import FolderWatch
 from pipelines.specs.documents import JobResult
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
@@ -41,6 +42,7 @@ from pipelines.specs.transfer import transfer, transfer_text
 from pipelines.specs.trial_documents import SettingScores
 from pipelines.specs.trials import check_search, trial_spec
 from pipelines.storage.artifacts import PreparedCorpus
+from pipelines.training.curve import say_alive
 from pipelines.training.workers import choose_cpu_kernels, limit_threads
 from pipelines.weights.initial import prepare_initial_weights
 
@@ -145,11 +147,19 @@ def _winning_trial(context: SearchContext, ledger: Ledger, winner: Point) -> Tri
 
 
 def _export(trial: Trial, spec: SearchSpec, directory: JobDirectory, reporter: ProgressReporter) -> Evaluated:
-    """The winner's networks; trained once more where their checkpoint is gone, to the same weights."""
-    arguments = [(trial, directory.uri)]
-    for _ in run_side_by_side(
-        _train_to_end, arguments, host_of(trial.spec.compute), lambda _: reporter.raise_if_cancelled()
-    ):
+    """The winner's networks; trained once more where their checkpoint is gone, to the same weights.
+
+    Raises:
+        JobCancelled: the job was asked to stop.
+        TimeoutError: the training had begun and said nothing for hours.
+    """
+    watch = FolderWatch("the winner", trial.uri)
+
+    def look(_: int) -> None:
+        reporter.raise_if_cancelled()
+        watch.look()
+
+    for _ in run_side_by_side(_train_to_end, [(trial, directory.uri)], host_of(trial.spec.compute), look):
         pass
     task = replace(trial.task, spec=_named(trial, spec))
     return evaluate_on_cluster(task, directory.uri, directory.job_id)
@@ -168,7 +178,9 @@ def _transfer(spec: SearchSpec, trial: Trial, winner: Point, left_out: dict[str,
 
 def _train_to_end(argument: tuple[Trial, str]) -> None:
     trial, job_uri = argument
-    if trial.spec.compute.num_workers == 1:
+    num_workers = trial.spec.compute.num_workers
+    say_alive(trial.uri, "training to its end", is_waiting=num_workers > 1)  # of several this is only their host
+    if num_workers == 1:
         limit_threads(trial.spec.compute)
         choose_cpu_kernels()
     train_until(trial.task, trial.spec.training.num_train_steps, trial.uri, job_uri)

@@ -356,27 +356,37 @@ def record_child(
     unit: str,
     params: Mapping[str, Any],
     metrics: Sequence[tuple[str, int, float]],
+    tags: Mapping[str, str] | None = None,
 ) -> None:
-    """Record a finished part of a job as a child of its run; a part that is on record already is left as it is.
+    """Record a finished part of a job as a child of its run; what is on record already is left as it is.
 
     Args:
         parent: the job's run.
         name: shown to people.
         unit: tells the part from the job's others; the child is found by it.
-        params: of the part, nested or flat.
+        params: of the part, nested or flat. MLflow lets none of them change.
         metrics: name, step and value; values that are not finite are left out.
+        tags: what may change until the job ends. A child that has them is whole; one with others is gone on with.
     """
     client = mlflow.MlflowClient(tracking_uri=parent.tracking_uri)
     query = f"tags.`mlflow.parentRunId` = '{parent.run_id}' and tags.`{UNIT_TAG}` = '{unit}'"
     found = client.search_runs([parent.experiment_id], query, run_view_type=ViewType.ACTIVE_ONLY, max_results=1)
-    if found and found[0].info.status == "FINISHED":
+    wanted = dict(tags or {})
+    if found and found[0].info.status == "FINISHED" and wanted.items() <= found[0].data.tags.items():
         return
-    tags = {"mlflow.parentRunId": parent.run_id, UNIT_TAG: unit}
-    run = found[0] if found else client.create_run(parent.experiment_id, run_name=name, tags=tags)
+    own_tags = {"mlflow.parentRunId": parent.run_id, UNIT_TAG: unit}
+    run = found[0] if found else client.create_run(parent.experiment_id, run_name=name, tags=own_tags)
     child = RunIdentity(parent.tracking_uri, parent.experiment_id, run.info.run_id)
-    log_params(child, params)
+    log_params(child, {key: value for key, value in flatten(params).items() if key not in run.data.params})
+    known = {(key, step) for key in run.data.metrics for step, _ in metric_history(child, key)}
     now_ms = int(time.time() * 1000)
-    values = [Metric(key, value, now_ms, step) for key, step, value in metrics if math.isfinite(value)]
+    values = [
+        Metric(key, value, now_ms, step)
+        for key, step, value in metrics
+        if math.isfinite(value) and (key, step) not in known
+    ]
     for start in range(0, len(values), MAX_BATCH_METRICS):
         client.log_batch(child.run_id, metrics=values[start : start + MAX_BATCH_METRICS])
+    if wanted:  # last, for whoever finds them takes the child for whole
+        set_tags(child, wanted)
     client.set_terminated(child.run_id, status="FINISHED")

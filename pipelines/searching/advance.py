@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 
 from pipelines.errors import NonFiniteLossError
@@ -49,7 +50,10 @@ def _train_and_score(trial: Trial, measure: Measure, step: int, job_uri: str) ->
     trained = time.perf_counter()
     try:
         score = score_trial(measure, trial, step)
-        value, figures, reason = score.value, dict(score.figures), ""
+        # A score that is no number would be the best or the worst there is, as it happens to be compared.
+        is_finite = math.isfinite(score.value)
+        value, reason = (score.value, "") if is_finite else (None, "its score is not finite")
+        figures = {name: one for name, one in score.figures.items() if math.isfinite(one)}
     except NonFiniteLossError as error:
         value, figures, reason = None, {}, f"while it was scored: {error}"
     seconds = time.perf_counter() - trained

@@ -74,7 +74,8 @@ def compare_settings(
                 low=None if mean is None or half is None else mean - half,
                 high=None if mean is None or half is None else mean + half,
                 flops=flops,
-                better_than_base_p=_lead_p(by_seed, base, mode, num_tested) if point else None,
+                # One that diverged with a seed is not called better for the seeds that are left.
+                better_than_base_p=_lead_p(by_seed, base, mode, num_tested) if point and not diverged else None,
             )
         )
     sign = -1.0 if mode == "max" else 1.0
@@ -127,7 +128,7 @@ def _lead_p(
     sign = 1.0 if mode == "max" else -1.0
     leads = [sign * (by_seed[seed] - base[seed]) for seed in by_seed if seed in base]
     if len(leads) < 2 or len(leads) < len(base):
-        return None  # a setting that fails with a seed is not called better for those that are left
+        return None  # nor is one that was lost with a seed that the base has
     if statistics.stdev(leads) <= _EQUAL * max(map(abs, leads)):
         # Equal leads, as coarse scores give them, have no spread to test with: the sign test is what is left.
         p = 0.5 ** len(leads) if leads[0] > 0 else 1.0

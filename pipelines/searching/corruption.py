@@ -17,14 +17,16 @@ from electra_core.batches import TokenBatch
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.scoring.networks import Discriminator
 from pipelines import storage
-from pipelines.errors import CorpusError
+from pipelines.errors import CorpusError, NonFiniteLossError
 from pipelines.rows.loader import ValidationRows
 from pipelines.searching.train_trial import device_of, networks_at, train_until
 from pipelines.searching.trial import SearchContext
 from pipelines.specs.trials import reference_spec
 from pipelines.storage.artifacts import MANIFEST_FILE
 from pipelines.training.batches import HeldOutBatches
+from pipelines.training.curve import say_alive
 from pipelines.training.evaluate import ROWS_PER_BATCH
+from pipelines.training.fitting import RAY_TRAIN_FOLDER
 from pipelines.training.roc import area_under_roc
 from pipelines.training.task import TrainingTask
 from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
@@ -59,7 +61,10 @@ def train_reference(task: CorruptionTask) -> None:
     if storage.exists(storage.join(task.uri, MANIFEST_FILE)):
         return
     training = task.training()
-    if training.spec.compute.num_workers == 1:
+    num_workers = training.spec.compute.num_workers
+    # Of several workers this process is the host, which only waits for them.
+    say_alive(task.uri, "training the reference", is_waiting=num_workers > 1)
+    if num_workers == 1:
         limit_threads(training.spec.compute)
         choose_cpu_kernels()
     train_until(training, training.spec.training.num_train_steps, task.uri, task.context.job_uri)
@@ -79,8 +84,9 @@ def make_corruption(task: CorruptionTask) -> str:
     done = storage.join(task.uri, MANIFEST_FILE)
     training = task.training()
     if storage.exists(done):
-        storage.delete_tree(training.checkpoints_uri)  # left where an attempt ended in the midst of it
+        _forget_training(task)  # left where an attempt ended in the midst of it
         return uri
+    say_alive(task.uri, "corrupting held-out text")
     limit_threads(training.spec.compute)
     choose_cpu_kernels()
     steps = training.spec.training.num_train_steps
@@ -88,8 +94,13 @@ def make_corruption(task: CorruptionTask) -> str:
     np.savez(buffer, allow_pickle=False, **_corrupted(networks_at(training, steps), training))
     storage.write_bytes(uri, buffer.getvalue())
     storage.write_json(done, {"num_train_steps": steps})
-    storage.delete_tree(training.checkpoints_uri)
+    _forget_training(task)
     return uri
+
+
+def _forget_training(task: CorruptionTask) -> None:
+    for uri in (task.training().checkpoints_uri, storage.join(task.uri, RAY_TRAIN_FOLDER)):
+        storage.delete_tree(uri)
 
 
 @torch.no_grad()
@@ -115,8 +126,12 @@ def _corrupted(networks: ElectraForPretraining, task: TrainingTask) -> dict[str,
 
 
 @torch.no_grad()
-def score_on_corruption(discriminator: Discriminator, uri: str, device: torch.device) -> dict[str, float]:
-    """`auc`, and `loss` in nats a token, on the rows that `make_corruption` wrote."""
+def score_on_corruption(discriminator: Discriminator, uri: str, device: torch.device, step: int) -> dict[str, float]:
+    """`auc`, and `loss` in nats a token, on the rows that `make_corruption` wrote.
+
+    Raises:
+        NonFiniteLossError: logits after this step are not finite.
+    """
     with np.load(io.BytesIO(storage.read_bytes(uri)), allow_pickle=False) as arrays:
         ids, is_replaced, is_scored = (arrays[name] for name in ("corrupted_ids", "is_replaced", "is_scored"))
     logits = []
@@ -131,5 +146,10 @@ def score_on_corruption(discriminator: Discriminator, uri: str, device: torch.de
         logits.append(discriminator(batch).cpu())
     scored = torch.from_numpy(is_scored)
     all_logits, labels = torch.cat(logits)[scored], torch.from_numpy(is_replaced)[scored].float()
+    num_bad = int((~all_logits.isfinite()).sum())
+    if num_bad:
+        raise NonFiniteLossError(
+            step, f"the discriminator's logits must be finite, got {num_bad} of {len(all_logits)} that are not"
+        )
     loss = torch.nn.functional.binary_cross_entropy_with_logits(all_logits.double(), labels.double())
     return {"auc": area_under_roc(labels.numpy(), all_logits.numpy()), "loss": float(loss)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeGuard
 
 import optuna
 
@@ -53,14 +53,14 @@ def search_figures(
     trials: Sequence[TrialSummary], space: Space, metric: str, mode: Literal["max", "min"]
 ) -> SearchFigures:
     """What the plots show."""
-    own = [one for one in trials if not one.is_final and one.rungs and one.rungs[0].score is not None]
+    own = [one for one in trials if not one.is_final and one.rungs and _is_score(one.rungs[0].score)]
     scored = tuple(
         ScoredPoint(one.number, dict(one.point), one.rungs[0].score, one.state == "COMPLETED")
         for one in own
-        if one.rungs[0].score is not None
+        if _is_score(one.rungs[0].score)
     )
     rungs = tuple(
-        RungPoint(one.number, rung.flops, rung.score) for one in own for rung in one.rungs if rung.score is not None
+        RungPoint(one.number, rung.flops, rung.score) for one in own for rung in one.rungs if _is_score(rung.score)
     )
     return SearchFigures(
         metric=metric,
@@ -71,6 +71,10 @@ def search_figures(
         rungs=rungs,
         front=_front(rungs, mode),
     )
+
+
+def _is_score(score: float | None) -> TypeGuard[float]:
+    return score is not None and math.isfinite(score)
 
 
 def _front(rungs: Sequence[RungPoint], mode: Literal["max", "min"]) -> tuple[RungPoint, ...]:

@@ -6,13 +6,15 @@ import logging
 
 from pipelines import storage
 from pipelines.searching.ledger import Ledger
-from pipelines.searching.trial import FOLDER
+from pipelines.searching.trial import FOLDER, PROBE_FOLDER
+from pipelines.training.fitting import RAY_TRAIN_FOLDER
 
 log = logging.getLogger(__name__)
 
 
 class CheckpointSweeper:
-    """Deletes the checkpoints of trials that go no further and are not among the best.
+    """Deletes the checkpoints of trials that go no further and are not among the best, and what Ray Train and probes
+    that failed left beside them.
 
     Args:
         ledger: of the job.
@@ -45,7 +47,8 @@ class CheckpointSweeper:
 
     def _delete(self, folder: str) -> None:
         try:
-            storage.delete_tree(storage.join(self._job_uri, FOLDER, folder, "checkpoints"))
+            for name in ("checkpoints", RAY_TRAIN_FOLDER, PROBE_FOLDER):
+                storage.delete_tree(storage.join(self._job_uri, FOLDER, folder, name))
         except storage.StorageError as error:
             log.warning("checkpoints_left", extra={"trial": folder, "reason": str(error)[:300]})
         else:

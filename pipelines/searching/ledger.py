@@ -17,6 +17,7 @@ from pipelines.job import JobDirectory
 from pipelines.searching.trial import RungResult, Trial
 from pipelines.specs.space import Point
 from pipelines.specs.trial_documents import (
+    NEW_TRIALS_FILE,
     TRIALS_FILE,
     RungScore,
     TrialList,
@@ -39,15 +40,18 @@ class Ledger:
     """
 
     def __init__(self, directory: JobDirectory, metric: str, mode: Literal["max", "min"]) -> None:
-        self._uri = directory.path(TRIALS_FILE)
+        self._uri, self._new_uri = directory.path(TRIALS_FILE), directory.path(NEW_TRIALS_FILE)
         self.metric, self.mode = metric, mode
         self._lock = threading.RLock()
         self._trials: list[TrialSummary] = []
         self._next_write = 0.0
         self.is_behind = False
-        """Whether there is something that is not written yet."""
-        if storage.exists(self._uri):
-            self._trials = list(TrialList.model_validate(storage.read_json(self._uri)).trials)
+        """Whether there is something that the list lacks, as it is written."""
+        self._trials += _read(self._uri)
+        self._num_listed = len(self._trials)
+        """Trials that the list had when it was written last."""
+        self._trials += [one for one in _read(self._new_uri) if one.number >= self._num_listed]
+        self.is_behind = len(self._trials) > self._num_listed
 
     @property
     def trials(self) -> tuple[TrialSummary, ...]:
@@ -60,10 +64,10 @@ class Ledger:
             return self._trials[number]
 
     def add(self, point: Point, trial: Trial, *, is_final: bool = False) -> TrialSummary:
-        """Put down a trial before it starts.
+        """Put down a trial before it starts: in the list, or beside it where it is too soon to write that again.
 
         Raises:
-            StorageError: the list cannot be written.
+            StorageError: it cannot be written.
         """
         spec = trial.spec
         with self._lock:
@@ -78,7 +82,9 @@ class Ledger:
             )
             self._trials.append(summary)
             self.is_behind = True
-            self.write(now=True)
+            self.write()
+            if self.is_behind:
+                self._write(self._new_uri, self._trials[self._num_listed :])
             return summary
 
     def add_invalid(self, point: Point, reason: str) -> None:
@@ -148,10 +154,14 @@ class Ledger:
             start = time.monotonic()
             if not self.is_behind or (not now and start < self._next_write):
                 return
-            document = TrialList(metric=self.metric, mode=self.mode, trials=tuple(self._trials))
-            storage.write_json(self._uri, document.model_dump(mode="json"))
+            self._write(self._uri, self._trials)
+            self._num_listed = len(self._trials)
             self.is_behind = False
             self._next_write = time.monotonic() + (time.monotonic() - start) / WRITE_SHARE
+
+    def _write(self, uri: str, trials: Sequence[TrialSummary]) -> None:
+        document = TrialList(metric=self.metric, mode=self.mode, trials=tuple(trials))
+        storage.write_json(uri, document.model_dump(mode="json"))
 
     def counts(self) -> dict[str, int]:
         """Trials of the search, without the final round, by state."""
@@ -169,3 +179,7 @@ class Ledger:
     def without_rungs(self, trials: Sequence[TrialSummary]) -> tuple[TrialSummary, ...]:
         """The same, shorter."""
         return tuple(one.model_copy(update={"rungs": ()}) for one in trials)
+
+
+def _read(uri: str) -> tuple[TrialSummary, ...]:
+    return TrialList.model_validate(storage.read_json(uri)).trials if storage.exists(uri) else ()

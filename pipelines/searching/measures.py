@@ -11,6 +11,7 @@ from pipelines.resources import run_side_by_side
 from pipelines.searching.corruption import CorruptionTask, make_corruption, train_reference
 from pipelines.searching.host import host_of, one_worker_of
 from pipelines.searching.trial import SearchContext
+from pipelines.searching.watch import FolderWatch
 from pipelines.specs.comparing import (
     FixedCorruptionObjective,
     MinimalPairsObjective,
@@ -82,6 +83,7 @@ def prepare_measure(context: SearchContext, storage_uri: str, waiting: Callable[
     Raises:
         DataError: files hold no such tasks or pairs.
         StorageError: a file cannot be read.
+        TimeoutError: the training of the reference had begun and said nothing for hours.
     """
     objective, corpus, compute = context.search.objective, context.corpus, context.base.compute
     match objective:
@@ -101,12 +103,22 @@ def prepare_measure(context: SearchContext, storage_uri: str, waiting: Callable[
             return PairsMeasure(objective.pairs, tuple(found))
         case FixedCorruptionObjective():
             task = CorruptionTask(context)
-            doing = "training the networks that corrupt held-out text"
-            for _ in run_side_by_side(train_reference, [task], host_of(compute), lambda _: waiting(doing)):
+            looking = _watching(task, waiting, "training the networks that corrupt held-out text")
+            for _ in run_side_by_side(train_reference, [task], host_of(compute), looking):
                 pass
-            ((_, uri),) = run_side_by_side(
-                make_corruption, [task], one_worker_of(compute), lambda _: waiting("corrupting held-out text")
-            )
+            looking = _watching(task, waiting, "corrupting held-out text")
+            ((_, uri),) = run_side_by_side(make_corruption, [task], one_worker_of(compute), looking)
             return CorruptionMeasure(uri, objective.metric)
         case TrainingMetricObjective(metric=metric):
             return TrainingMeasure(metric)
+
+
+def _watching(task: CorruptionTask, waiting: Callable[[str], None], doing: str) -> Callable[[int], None]:
+    """What is called while the reference is waited for."""
+    watch = FolderWatch("the reference", task.uri)
+
+    def look(_: int) -> None:
+        waiting(doing)
+        watch.look()
+
+    return look

@@ -112,9 +112,29 @@ def _comparison(
             f"The base came to no score; {shown_point(found.point)} is taken, with a mean {metric} of "
             f"{_shown(found)} over {len(found.by_seed)} seeds, held against nothing."
         )
+    others = [one for one in settings if not one.is_base]
+    untested = [one for one in others if one.better_than_base_p is None]
+    why = _why_untested(untested, num_base, num_seeds)
+    taken = f"the base is taken, with a mean {metric} of {_shown(base)}."
+    if len(untested) == len(others):
+        return f"No setting could be tested against the base: {why}; {taken}"
     return (
         f"No setting is better than the base by more than seed noise ({num_base} seeds, {100 * confidence:g} %): "
-        f"the base is taken, with a mean {metric} of {_shown(base)}."
+        f"{taken}{f' Not tested: {why}.' if untested else ''}"
+    )
+
+
+def _why_untested(settings: Sequence[SettingScores], num_base: int, num_seeds: int) -> str:
+    """Why there is no test of these."""
+    if not settings:
+        return "no other was trained"
+    if num_base < 2:
+        return f"the base came to a score with {num_base} of {num_seeds} seeds, and a test needs two"
+    return "; ".join(
+        f"{shown_point(one.point)} diverged with {len(one.diverged)} of {num_seeds} seeds"
+        if one.diverged
+        else f"{shown_point(one.point)} came to a score with {len(one.by_seed)} of {num_seeds} seeds"
+        for one in settings
     )
 
 

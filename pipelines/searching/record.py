@@ -9,6 +9,7 @@ import queue
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -37,6 +38,7 @@ from pipelines.specs.trial_documents import SearchOutcome, TrialSummary
 log = logging.getLogger(__name__)
 
 JOIN_SECONDS = 300.0
+STATE_TAG = "electra.trial_state"
 TRANSFER_FILE = "transfer.yaml"
 
 
@@ -106,13 +108,14 @@ class TrialRecorder:
         params = {
             "number": trial.number,
             "round": "final" if trial.is_final else "search",
-            "state": trial.state,
             "seed": trial.seed,
             "num_train_steps": trial.num_train_steps,
             **trial.point,
         }
         name = f"{'final' if trial.is_final else 'trial'} {trial.number:04d}"
-        tracking.record_child(self._run, name, f"trial/{trial.number}", params, self._metrics(trial))
+        # A tag and no parameter: what failed is tried again by the next attempt, and parameters cannot change.
+        tags = {STATE_TAG: trial.state}
+        tracking.record_child(self._run, name, f"trial/{trial.number}", params, self._metrics(trial), tags)
         self._recorded.add(trial.number)
 
     def _metrics(self, trial: TrialSummary) -> list[tuple[str, int, float]]:
@@ -135,6 +138,20 @@ class TrialRecorder:
         except PipelineError as error:
             log.warning("curve_unread", extra={"trial": trial.number, "reason": str(error)[:300]})
         return found
+
+
+def draw_report(outcome: SearchOutcome, trials: Sequence[TrialSummary], space: Space, folder: Path) -> None:
+    """Every picture that can be drawn: after days of training none is worth the search."""
+    drawings: dict[str, Callable[[], None]] = {
+        "search": lambda: draw_search(search_figures(trials, space, outcome.metric, outcome.mode), folder)
+    }
+    if outcome.is_study:
+        drawings["study"] = lambda: draw_study(outcome, folder / "study.png")
+    for name, draw in drawings.items():
+        try:
+            draw()
+        except Exception as error:  # noqa: BLE001 - whatever a plotting library does not like of some number
+            log.warning("picture_undrawn", extra={"picture": name, "reason": f"{type(error).__name__}: {error}"[:300]})
 
 
 def record_search(
@@ -169,9 +186,7 @@ def record_search(
     with tempfile.TemporaryDirectory() as scratch:
         folder, report = Path(scratch), Path(scratch) / "report"
         report.mkdir()
-        draw_search(search_figures(ledger.trials, space, outcome.metric, outcome.mode), report)
-        if outcome.is_study:
-            draw_study(outcome, report / "study.png")
+        draw_report(outcome, ledger.trials, space, report)
         (report / "search.md").write_text(text, encoding="utf-8")
         for name, document in (
             ("trials.json", [one.model_dump(mode="json") for one in ledger.trials]),

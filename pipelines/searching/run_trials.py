@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ray import tune
@@ -31,6 +32,7 @@ MEND_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
 _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # files of CSV and TensorBoard that nobody asked for
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # whoever interrupts a job means all of it
+    "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # of its own state, which nobody restores
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_RESULT_BUFFER_LENGTH": "0",  # a result that waits is a decision that waits
 }
@@ -61,43 +63,42 @@ def run_trials(
 
     Raises:
         JobCancelled: the job was asked to stop.
-        StorageError: the ledger cannot be written, or what trials came to cannot be read.
+        StorageError: the ledger or Ray Tune's own files cannot be written, or what trials came to cannot be read.
         ConnectionError: no trial came to a score, and some were only lost with their processes or for the storage:
             another attempt at the job may fare better.
     """
-    search = context.search
-    directory = JobDirectory(context.job_uri)
-    compute = context.base.compute
+    search, directory = context.search, JobDirectory(context.job_uri)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)  # it misses the files that are switched off below
     os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
     searcher = TrialSearcher(
         context, ledger, proposer, None if is_final else search.most_trials, is_final, reporter.is_cancelled
     )
-    actor: Any = tune.with_parameters(TrialActor, task=TrialActorTask(context, measure))
-    tuner = tune.Tuner(
-        tune.with_resources(actor, _held_by(compute)),
-        tune_config=tune.TuneConfig(
-            metric="score",
-            mode=ledger.mode,
-            search_alg=searcher,
-            scheduler=FIFOScheduler() if is_final else scheduler_of(search.scheduler, search.searcher.seed),
-            num_samples=-1,
-            max_concurrent_trials=search.compute.max_concurrent_trials,
-            reuse_actors=True,
-            trial_name_creator=lambda trial: f"trial_{trial.config['number']:05d}",
-            trial_dirname_creator=lambda trial: f"trial_{trial.config['number']:05d}",
-        ),
-        run_config=tune.RunConfig(
-            name=name,
-            storage_path=directory.path(TUNE_FOLDER),
-            stop=_CancelStopper(reporter),
-            failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands out again what was lost
-            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # rungs and checkpoints are ours
-            callbacks=[_StepCallback(searcher, ledger, on_step)],
-            verbose=0,
-        ),
-    )
-    tuner.fit()
+    with _faults_of_files(directory.path(TUNE_FOLDER)):
+        actor: Any = tune.with_parameters(TrialActor, task=TrialActorTask(context, measure))
+        tuner = tune.Tuner(
+            tune.with_resources(actor, _held_by(context.base.compute)),
+            tune_config=tune.TuneConfig(
+                metric="score",
+                mode=ledger.mode,
+                search_alg=searcher,
+                scheduler=FIFOScheduler() if is_final else scheduler_of(search.scheduler, search.searcher.seed),
+                num_samples=-1,
+                max_concurrent_trials=search.compute.max_concurrent_trials,
+                reuse_actors=True,
+                trial_name_creator=lambda trial: f"trial_{trial.config['number']:05d}",
+                trial_dirname_creator=lambda trial: f"trial_{trial.config['number']:05d}",
+            ),
+            run_config=tune.RunConfig(
+                name=name,
+                storage_path=directory.path(TUNE_FOLDER),
+                stop=_CancelStopper(reporter),
+                failure_config=tune.FailureConfig(max_failures=0),  # the searcher hands out again what was lost
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # rungs and checkpoints are ours
+                callbacks=[_StepCallback(searcher, ledger, on_step)],
+                verbose=0,
+            ),
+        )
+        tuner.fit()
     unread = _mended(searcher, reporter)
     ledger.write(now=True)
     if searcher.was_cancelled:
@@ -109,6 +110,21 @@ def run_trials(
     if searcher.losses and not any(one.score is not None for one in own):
         raise ConnectionError(f"no trial came to a score, {len(searcher.losses)} were lost; {searcher.losses[0]}")
     storage.delete_tree(directory.path(TUNE_FOLDER))
+
+
+@contextlib.contextmanager
+def _faults_of_files(uri: str) -> Iterator[None]:
+    """Ray Tune writes files of its own, here and on the driver's disk: a fault with one is no fault of the job.
+
+    Raises:
+        StorageError: one could not be written.
+    """
+    try:
+        yield
+    except (TimeoutError, ConnectionError):  # are `OSError`s to Python, and say what they are
+        raise
+    except OSError as error:
+        raise StorageError(uri, f"Ray Tune's own files: {error}") from error
 
 
 def _mended(searcher: TrialSearcher, reporter: ProgressReporter) -> StorageError | None:

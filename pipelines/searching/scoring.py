@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from electra_core.batches import SpecialTokens
@@ -12,11 +13,12 @@ from electra_core.conversion.to_transformers import discriminator_state_dict
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.scoring.networks import Discriminator
 from pipelines import storage
-from pipelines.errors import PipelineError
+from pipelines.errors import NonFiniteLossError, PipelineError
 from pipelines.finetuning.copy_network import copy_network
 from pipelines.finetuning.run_seed import run_seed
 from pipelines.finetuning.seed_task import SeedResult, SeedTask
 from pipelines.finetuning.summarise import mean_score, summarise
+from pipelines.finetuning.watch import RunsWatch
 from pipelines.resources import run_side_by_side
 from pipelines.rows.loader import ValidationRows
 from pipelines.scoring.pairs import pairs_tokenizer, read_pairs, score_read
@@ -30,12 +32,10 @@ from pipelines.searching.measures import (
     TrainingMeasure,
 )
 from pipelines.searching.train_trial import device_of, networks_at
-from pipelines.searching.trial import Trial
-from pipelines.training.curve import say_alive
+from pipelines.searching.trial import PROBE_FOLDER, Trial
+from pipelines.training.curve import ALIVE_SECONDS, say_alive
 from pipelines.training.evaluate import evaluate
 from pipelines.training.workers import Worker, choose_cpu_kernels, limit_threads
-
-PROBE_FOLDER = "probe"
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def score_trial(measure: Measure, trial: Trial, step: int) -> Score:
     """Score the checkpoint of a step: here, where the trial has one worker, else in the place of one of its workers.
 
     Raises:
+        NonFiniteLossError: its weights, or what they say, are not finite.
         PipelineError: the networks have no such figure at this step, or see what the measure reads and runs.
     """
     say_alive(trial.uri, f"scoring step {step}")
@@ -69,6 +70,8 @@ def score_trial(measure: Measure, trial: Trial, step: int) -> Score:
 
 
 def _score_there(task: _ScoreTask) -> Score:
+    # Who waits for this says that it waits, in which silence is no fault.
+    say_alive(task.trial.uri, f"scoring step {task.step} in a worker's place")
     limit_threads(task.trial.spec.compute)
     choose_cpu_kernels()
     return _score(task)
@@ -77,6 +80,9 @@ def _score_there(task: _ScoreTask) -> Score:
 def _score(task: _ScoreTask) -> Score:
     measure, trial, step = task.measure, task.trial, task.step
     networks = networks_at(trial.task, step)
+    ruined = next((name for name, one in networks.named_parameters() if not one.isfinite().all()), None)
+    if ruined is not None:  # by the last update, which no loss has seen
+        raise NonFiniteLossError(step, f"the weights must be finite, and those of {ruined} are not after step {step}")
     match measure:
         case ProbeMeasure():
             return _probe(measure, trial, networks, step)
@@ -84,14 +90,18 @@ def _score(task: _ScoreTask) -> Score:
             return _pairs(measure, trial, networks)
         case CorruptionMeasure(uri=uri, metric=metric):
             device = device_of(trial.spec)
-            figures = score_on_corruption(_discriminator(networks).to(device), uri, device)
+            figures = score_on_corruption(_discriminator(networks).to(device), uri, device, step)
             return Score(figures[metric], figures)
         case TrainingMeasure(metric=metric):
             return _held_out(metric, trial, networks, step)
 
 
 def _probe(measure: ProbeMeasure, trial: Trial, networks: ElectraForPretraining, step: int) -> Score:
-    """Finetune with every seed: here, where the trial has one worker, else beside each other."""
+    """Finetune with every seed: here, where the trial has one worker, else beside each other.
+
+    Raises:
+        TimeoutError: one beside others began and then said nothing for an hour.
+    """
     folder = storage.join(trial.uri, PROBE_FOLDER, f"step_{step:08d}")
     base = copy_network(networks, folder, trial.task.corpus.special, f"{trial.folder} at step {step}")
     compute = trial.spec.compute
@@ -103,10 +113,10 @@ def _probe(measure: ProbeMeasure, trial: Trial, networks: ElectraForPretraining,
     results: dict[int, SeedResult] = {}
     if compute.num_workers == 1:
         for place, run in enumerate(runs):
-            say_alive(trial.uri, f"finetuning on {run.name} at step {step}")
-            results[place] = run_seed(run)
+            results[place] = run_seed(run, on_progress=_saying(trial, f"finetuning on {run.name} at step {step}"))
     else:
-        results = dict(run_side_by_side(run_seed, runs, compute, lambda _: None))
+        watch = RunsWatch(runs, results)
+        results.update(run_side_by_side(run_seed, runs, compute, lambda _: watch.look()))
     summaries = [
         summarise(task, [results[place] for place, run in enumerate(runs) if run.prepared.name == task.name])
         for task in measure.tasks
@@ -120,6 +130,20 @@ def _probe(measure: ProbeMeasure, trial: Trial, networks: ElectraForPretraining,
         if "std" in one.scores.spread and math.isfinite(one.scores.spread["std"])
     }
     return Score(mean_score(summaries), figures)
+
+
+def _saying(trial: Trial, doing: str) -> Callable[[], None]:
+    """Say it now, and what says it again where it is time: a task may take hours, and silence is a fault."""
+    say_alive(trial.uri, doing)
+    said_at = time.monotonic()
+
+    def say() -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= ALIVE_SECONDS:
+            said_at = time.monotonic()
+            say_alive(trial.uri, doing)
+
+    return say
 
 
 def _pairs(measure: PairsMeasure, trial: Trial, networks: ElectraForPretraining) -> Score:

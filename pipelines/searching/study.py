@@ -8,7 +8,7 @@ from typing import Any
 
 from pipelines.searching.paper import published
 from pipelines.specs.space import Point, Value
-from pipelines.specs.trial_documents import RungSpread, SearchOutcome, SettingScores, TrialSummary
+from pipelines.specs.trial_documents import RungSpread, SearchOutcome, SettingScores, TrialSummary, values_of
 
 
 def rung_spreads(point: Point, trials: Sequence[TrialSummary]) -> tuple[RungSpread, ...]:
@@ -23,11 +23,6 @@ def rung_spreads(point: Point, trials: Sequence[TrialSummary]) -> tuple[RungSpre
             )
             spreads.append(spread)
     return tuple(spreads)
-
-
-def values_of(setting: SettingScores, base: Mapping[str, Value]) -> dict[str, Value]:
-    """What a setting has at the paths of the space; the base's own values where it is the base."""
-    return dict(base) if setting.is_base else dict(setting.point)
 
 
 def study_table(outcome: SearchOutcome) -> list[str]:

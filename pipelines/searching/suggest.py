@@ -11,10 +11,10 @@ from optuna.samplers import BaseSampler, CmaEsSampler, RandomSampler, TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import TrialState as OptunaState
 
+from pipelines.searching.untried import Untried
 from pipelines.specs.search import SearcherSpec, SearchSpec
 from pipelines.specs.space import (
     ChoiceDimension,
-    GridDimension,
     IntDimension,
     LogUniformDimension,
     Point,
@@ -28,6 +28,9 @@ from pipelines.specs.space import (
 
 Ending = Literal["COMPLETED", "STOPPED", "FAILED", "INVALID"]
 """How a point ended: FAILED says nothing of it, INVALID that there is none like it."""
+STUCK_REPEATS = 20
+"""Points in a row that were tried before, after which a sampler that learns is not asked any more for this one: what it
+believes in it proposes again and again, for a repeat is no news to it."""
 
 
 class Proposal(NamedTuple):
@@ -46,8 +49,12 @@ class Proposer(Protocol):
     is_finite: bool
     """Whether there are no more at some time; else points come again for ever."""
 
-    def next(self) -> Proposal | None:
-        """The next point; None when there are no more."""
+    def next(self, num_repeats: int = 0) -> Proposal | None:
+        """The next point; None when there are no more.
+
+        Args:
+            num_repeats: proposals right before this one whose points had been tried.
+        """
         ...
 
     def again(self, point: Point) -> Any:
@@ -78,7 +85,7 @@ class ListProposer:
     def __init__(self, proposals: Iterable[Proposal]) -> None:
         self._proposals = iter(proposals)
 
-    def next(self) -> Proposal | None:
+    def next(self, num_repeats: int = 0) -> Proposal | None:
         """The next one."""
         return next(self._proposals, None)
 
@@ -111,14 +118,28 @@ class OptunaProposer:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space = space
         direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
-        self._study = optuna.create_study(direction=direction, sampler=_sampler(searcher, searcher.seed + num_known))
+        seed = searcher.seed + num_known
+        # With the same seed it would draw the sampler's own first points once more.
+        self._sampler, self._random = _sampler(searcher, seed), RandomSampler(seed + 2**31)
+        self._study = optuna.create_study(direction=direction, sampler=self._sampler)
+        self._untried = Untried(space, seed)
         self._scores: dict[int, dict[int, float]] = {}
         """By number of the trial and rung, of those that have not ended."""
 
-    def next(self) -> Proposal:
-        """What is proposed now; Optuna always has something to propose."""
+    def next(self, num_repeats: int = 0) -> Proposal | None:
+        """What is proposed now: by the sampler, or where it is stuck any point that is left.
+
+        Of a space with more points than can be listed that is a random one, and there is always another.
+        """
+        is_stuck = num_repeats >= STUCK_REPEATS
+        if is_stuck and self._untried.is_listed:
+            point = self._untried.draw()
+            return None if point is None else Proposal(self.again(point), point)
+        self._study.sampler = self._random if is_stuck else self._sampler
         trial = self._study.ask()
-        return Proposal(trial, self._point(trial))
+        point = self._point(trial)
+        self._study.sampler = self._sampler
+        return Proposal(trial, point)
 
     def again(self, point: Point) -> optuna.Trial:
         """A trial of this very point."""
@@ -152,6 +173,7 @@ class OptunaProposer:
             dimension = self._space[path]
             if counts(dimension, point):
                 point[path] = _suggested(trial, path, dimension)
+        self._untried.note(point)
         return point
 
 
@@ -170,7 +192,7 @@ def _sampler(searcher: SearcherSpec, seed: int) -> BaseSampler:
 
 def _suggested(trial: optuna.Trial, path: str, dimension: Any) -> Value:
     match dimension:
-        case ChoiceDimension() | GridDimension():
+        case ChoiceDimension():
             chosen: Value = trial.suggest_categorical(path, dimension.values)
             return chosen
         case IntDimension(low=low, high=high, step=step, log=log):

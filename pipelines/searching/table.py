@@ -18,17 +18,27 @@ def outcome_table(outcome: SearchOutcome) -> str:
         lines += ["## Final round", "", *_settings(outcome.settings, outcome.metric), ""]
     if outcome.leaderboard:
         lines += ["## Best trials", "", *_trials(outcome.leaderboard, outcome.metric), ""]
+    lines += ["## Cost", "", _study_cost(outcome) if outcome.is_study else _search_cost(outcome)]
+    return "\n".join(lines) + "\n"
+
+
+def _study_cost(outcome: SearchOutcome) -> str:
+    """Of its settings alone: a study tries nothing before, and stops nothing."""
+    reference = f", the reference generator {outcome.flops_reference:.3g}" if outcome.flops_reference else ""
+    num_invalid = outcome.num_by_state.get("INVALID", 0)
+    left_out = f"; {num_invalid} combinations are no specs" if num_invalid else ""
+    return f"{len(outcome.settings)} settings took {outcome.flops_final:.3g} FLOPs of training{reference}{left_out}."
+
+
+def _search_cost(outcome: SearchOutcome) -> str:
     states = ", ".join(f"{number} {state.lower()}" for state, number in sorted(outcome.num_by_state.items()))
     saved = 1 - outcome.flops_trials / outcome.flops_without_stopping if outcome.flops_without_stopping else 0.0
-    lines += [
-        "## Cost",
-        "",
+    reference = f", the reference generator {outcome.flops_reference:.3g}" if outcome.flops_reference else ""
+    return (
         f"{outcome.num_trials} trials ({states}) took {outcome.flops_trials:.3g} FLOPs of training, "
         f"{100 * saved:.0f} % less than the {outcome.flops_without_stopping:.3g} they would have taken to their ends; "
-        f"the final round {outcome.flops_final:.3g} more"
-        + (f", the reference generator {outcome.flops_reference:.3g}." if outcome.flops_reference else "."),
-    ]
-    return "\n".join(lines) + "\n"
+        f"the final round {outcome.flops_final:.3g} more{reference}."
+    )
 
 
 def _settings(settings: Sequence[SettingScores], metric: str) -> list[str]:

@@ -24,6 +24,8 @@ from pipelines.training.task import TrainingTask
 from pipelines.weights.kept import InitialWeights
 
 FOLDER = "trials"
+PROBE_FOLDER = "probe"
+"""In the folder of a trial: what is finetuned to score it, while it is."""
 ERROR_FILE = "error.json"
 """What its process last died of, if it could say so."""
 _SCORED = "scored_"
@@ -71,7 +73,7 @@ class RungResult:
     tokens: int
     flops: float
     score: float | None
-    """None where the loss was not finite."""
+    """None where the loss or the score was not finite."""
     figures: Mapping[str, float]
     losses: tuple[tuple[int, Mapping[str, float]], ...]
     """Of training: step and figures at each log step since the rung before."""

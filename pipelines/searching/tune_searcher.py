@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ray.tune.search import Searcher
 
 from pipelines import storage
 from pipelines.errors import StorageError
+from pipelines.searching.entrant import Entrant, is_done, read_rungs
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.suggest import Proposer
 from pipelines.searching.trial import (
     FOLDER,
-    RungResult,
     SearchContext,
-    Trial,
     forget_process,
     make_trial,
     read_error,
@@ -29,13 +26,13 @@ from pipelines.searching.trial import (
 from pipelines.searching.tune_parts import NotRestored
 from pipelines.specs.space import Point
 from pipelines.specs.spec_errors import SpecError
-from pipelines.specs.trial_documents import TrialState, TrialSummary
+from pipelines.specs.trial_documents import TrialState
 from pipelines.training.curve import say_alive
 
 log = logging.getLogger(__name__)
 
 MAX_REPEATS = 200
-"""Points in a row that were tried before, after which a space is taken for exhausted."""
+"""Points in a row that were tried before, after which a space whose points cannot be listed is taken for exhausted."""
 PAUSE_SECONDS = 20.0
 """From a trial's first loss until it is handed out again; after each further one twice as long. With the three failures
 that the base allows by default, a trial outlives a storage that is gone for two minutes."""
@@ -44,31 +41,10 @@ REREAD_SECONDS = 10.0
 """Between two attempts to read scores that could not be read: each may wait for the storage's time-out."""
 
 
-@dataclass(eq=False)
-class _Entrant:
-    """A trial on its way through Ray Tune."""
-
-    summary: TrialSummary
-    """As it was when it was handed out first in this attempt."""
-    trial: Trial
-    token: Any
-    """The proposer's."""
-    num_losses: int = 0
-    not_before: float = 0.0
-    """By the monotonic clock."""
-    told: set[int] = field(default_factory=set)
-    """Rungs whose scores the proposer knows."""
-
-    @property
-    def is_replay(self) -> bool:
-        """Of an earlier attempt, and done with: it only reads its scores once more. What failed is tried again."""
-        return self.summary.state in ("COMPLETED", "STOPPED", "DIVERGED") and bool(self.summary.rungs)
-
-
 class _Unread(NamedTuple):
     """A trial that has come further than the ledger knows."""
 
-    entrant: _Entrant
+    entrant: Entrant
     rung: int
     """That it has been scored at."""
     end: TrialState | None
@@ -108,12 +84,15 @@ class TrialSearcher(NotRestored, Searcher):
         self._is_final = is_final
         self._is_cancelled = is_cancelled
         own = [one for one in ledger.trials if one.is_final == is_final]
-        self._earlier = deque(one for one in own if one.state != "INVALID")
-        self._lost: deque[_Entrant] = deque()
+        # What is done with goes first: the others are held against its scores, and points are chosen by them.
+        begun = (one for one in own if one.state != "INVALID")
+        self._earlier = deque(sorted(begun, key=lambda one: not is_done(one)))
+        self._lost: deque[Entrant] = deque()
         self._folders = {one.folder for one in self._earlier}
         self._num_tried = len(self._earlier)
         self._invalid = Counter(_key(one.point) for one in own if one.state == "INVALID")
-        self._running: dict[str, _Entrant] = {}
+        self._is_exhausted = False
+        self._running: dict[str, Entrant] = {}
         self._unread: dict[int, _Unread] = {}
         self._reread_at = 0.0
         self.losses: list[str] = []
@@ -185,7 +164,7 @@ class TrialSearcher(NotRestored, Searcher):
     def restore(self, checkpoint_path: str) -> None:
         """Nothing: the ledger is what lasts."""
 
-    def _next_entrant(self) -> _Entrant | None:
+    def _next_entrant(self) -> Entrant | None:
         now = time.monotonic()
         for lost in self._lost:
             if lost.not_before <= now:
@@ -196,17 +175,18 @@ class TrialSearcher(NotRestored, Searcher):
             trial = make_trial(self._context, summary.point, summary.seed)
             if summary.state == "FAILED":
                 self._ledger.begins_again(summary.number)
-            return _Entrant(summary, trial, self._proposer.again(summary.point))
-        if self._num_trials is not None and self._num_tried >= self._num_trials:
+            return Entrant(summary, trial, self._proposer.again(summary.point))
+        if self._is_exhausted or (self._num_trials is not None and self._num_tried >= self._num_trials):
             return None
         return self._new_entrant()
 
-    def _new_entrant(self) -> _Entrant | None:
-        repeats = 0
-        while self._proposer.is_finite or repeats < MAX_REPEATS + len(self._folders):
-            proposed = self._proposer.next()
+    def _new_entrant(self) -> Entrant | None:
+        # Of a space that is listed every point that was tried, or is none, may come once more.
+        repeats, most = 0, MAX_REPEATS + len(self._folders) + len(self._invalid)
+        while self._proposer.is_finite or repeats < most:
+            proposed = self._proposer.next(repeats)
             if proposed is None:
-                return None
+                break
             token, point, seed = proposed
             try:
                 trial = make_trial(self._context, point, seed)
@@ -216,9 +196,10 @@ class TrialSearcher(NotRestored, Searcher):
             if trial.folder not in self._folders:
                 self._folders.add(trial.folder)
                 self._num_tried += 1
-                return _Entrant(self._ledger.add(point, trial, is_final=self._is_final), trial, token)
+                return Entrant(self._ledger.add(point, trial, is_final=self._is_final), trial, token)
             self._proposer.ended(token, None, "FAILED")  # what is known already teaches nothing
             repeats += 1
+        self._is_exhausted = True  # Ray Tune asks again and again while trials run, and an answer may cost seconds
         log.info("space_exhausted", extra={"num_tried": self._num_tried})
         return None
 
@@ -232,14 +213,14 @@ class TrialSearcher(NotRestored, Searcher):
         # Of numbers no two are alike: so many that are none, and the space has little else.
         return self._invalid[key] > 1 or len(self._invalid) > max(100, 10 * (self._num_trials or 0))
 
-    def _tell(self, entrant: _Entrant, result: dict[str, Any]) -> None:
+    def _tell(self, entrant: Entrant, result: dict[str, Any]) -> None:
         """Tell the proposer of a score; a process that was lost may have said it before."""
         rung, score = int(result["rung"]), float(result["score"])
         if math.isfinite(score) and rung not in entrant.told:
             entrant.told.add(rung)
             self._proposer.reached(entrant.token, rung, score)
 
-    def _lose(self, entrant: _Entrant) -> None:
+    def _lose(self, entrant: Entrant) -> None:
         """Hand it out again after a pause, unless it was lost as often as the base allows."""
         entrant.num_losses += 1
         said = read_error(entrant.trial)
@@ -256,12 +237,12 @@ class TrialSearcher(NotRestored, Searcher):
                 self.losses.append(f"trial {entrant.summary.number}: {reason}")
             self._end_failed(entrant, reason)
 
-    def _end_failed(self, entrant: _Entrant, reason: str) -> None:
+    def _end_failed(self, entrant: Entrant, reason: str) -> None:
         self._unread.pop(entrant.summary.number, None)  # the next attempt tries it again, and reads all
         self._ledger.ended(entrant.summary.number, "FAILED", reason)
         self._proposer.ended(entrant.token, None, "FAILED")
 
-    def _end(self, entrant: _Entrant, result: dict[str, Any]) -> None:
+    def _end(self, entrant: Entrant, result: dict[str, Any]) -> None:
         token, known, rung, score = entrant.token, entrant.summary, int(result["rung"]), float(result["score"])
         if entrant.is_replay:
             best = None if known.state == "DIVERGED" else known.score
@@ -276,13 +257,13 @@ class TrialSearcher(NotRestored, Searcher):
             self._put_down(entrant, rung, "STOPPED")
             self._proposer.ended(token, score, "STOPPED")
 
-    def _put_down(self, entrant: _Entrant, rung: int, end: TrialState | None = None) -> None:
+    def _put_down(self, entrant: Entrant, rung: int, end: TrialState | None = None) -> None:
         """Note the scores up to a rung, and the end if it is one; what cannot be read now, `mend` notes later."""
         if entrant.is_replay:
             return
         number = entrant.summary.number
         try:
-            rungs = _read_rungs(entrant.trial, rung)
+            rungs = read_rungs(entrant.trial, rung)
         except StorageError as error:
             log.warning("rungs_unread", extra={"trial": number, "reason": str(error)[:300]})
             self._unread[number] = _Unread(entrant, rung, end, error)
@@ -293,19 +274,6 @@ class TrialSearcher(NotRestored, Searcher):
         self._ledger.reached(number, rungs)
         if end is not None:
             self._ledger.ended(number, end)
-
-
-def _read_rungs(trial: Trial, rung: int) -> list[RungResult]:
-    """All up to a rung, and what lies there of rungs beyond it.
-
-    Raises:
-        StorageError: one of them cannot be read, or is not there.
-    """
-    found = [RungResult.find(trial, one) for one in range(len(trial.steps))]
-    rungs = [one for one in itertools.takewhile(lambda one: one is not None, found) if one is not None]
-    if len(rungs) <= rung:
-        raise StorageError(trial.uri, f"must hold scores at {rung + 1} rungs, got {len(rungs)}")
-    return rungs
 
 
 def _key(point: Point) -> str:

@@ -180,7 +180,7 @@ class SearchSpec(FrozenModel):
         others = [path for path in self.space if path not in grids]
         if self.searcher.type == "grid" and others:
             raise ValueError(f"space must have grids alone where searcher.type is 'grid', got {others[0]}")
-        if self.searcher.type in ("tpe", "cma") and grids:
+        if self.searcher.type != "grid" and grids:
             raise ValueError(
                 f"space must have no grids where searcher.type is {self.searcher.type!r}, which chooses its points "
                 f"itself, got {grids[0]}; a choice has the same values"

@@ -17,7 +17,7 @@ from pipelines.specs.space import Point
 from pipelines.specs.trials import nested
 
 _SIZES = ("hidden_size", "embedding_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-_LEARNING_RATES = ("optimizer.learning_rate", "optimizer.muon_learning_rate")
+_ADAM_RATE, _MUON_RATE = "optimizer.learning_rate", "optimizer.muon_learning_rate"
 _TRANSFERRED = ("model", "objective", "masking", "optimizer")
 
 
@@ -48,11 +48,11 @@ def transfer(search: SearchSpec, winner: PretrainSpec, point: Point) -> tuple[di
     assert search.transfer_to is not None
     target = PRESETS[search.transfer_to]()
     paths = dict.fromkeys([*_written(search.base), *point])
-    if any(path in paths for path in _LEARNING_RATES):
-        # A learning rate means nothing without its optimizer, and Muon has two.
-        paths |= dict.fromkeys(["optimizer.name", "optimizer.learning_rate"])
-        if winner.optimizer.muon_learning_rate is not None:
-            paths["optimizer.muon_learning_rate"] = None
+    if _ADAM_RATE in paths or _MUON_RATE in paths:
+        # A learning rate means nothing without its optimizer, and Muon has two, each with a rule of its own.
+        paths |= dict.fromkeys(["optimizer.name", _ADAM_RATE])
+        if winner.optimizer.name == "muon":
+            paths[_MUON_RATE] = None
     fields = [_transferred(path, winner, target) for path in sorted(paths)]
     document: dict[str, Any] = {
         "kind": "pretrain",
@@ -93,15 +93,10 @@ def _written(base: Mapping[str, Any]) -> list[str]:
 def _transferred(path: str, winner: PretrainSpec, target: PretrainSpec) -> TransferredField:
     section, _, name = path.partition(".")
     value = winner.model_dump(mode="json")[section][name]
-    if path in _LEARNING_RATES:
-        if value is None:
-            return TransferredField(path, None, "the winner has none")
-        width, wider = winner.model.hidden_size, target.model.hidden_size
-        return TransferredField(
-            path,
-            float(f"{value * width / wider:.4g}"),
-            f"{value:.4g} × {width} / {wider}: Adam's rate falls as the width grows (arXiv:2203.03466)",
-        )
+    if path in (_ADAM_RATE, _MUON_RATE):
+        return _learning_rate(path, winner, target)
+    if path == "model.initializer_range":
+        return TransferredField(path, None, "weights start the narrower the wider the network is")
     if path == "optimizer.warmup_steps":
         share = value / winner.training.num_train_steps
         return TransferredField(
@@ -117,3 +112,25 @@ def _transferred(path: str, winner: PretrainSpec, target: PretrainSpec) -> Trans
         return TransferredField(path, None, "a size")
     kept = "the generator's share of the discriminator's width is kept" if name == "generator_size_ratio" else "kept"
     return TransferredField(path, value, kept)
+
+
+def _learning_rate(path: str, winner: PretrainSpec, target: PretrainSpec) -> TransferredField:
+    """Scaled so that an update moves what a layer gives by as much in the wider network.
+
+    That is so where the largest singular value of the update stays as it is, for layers whose sides grow alike (Yang,
+    Simon and Bernstein 2023, arXiv:2310.17813). Adam's updates have elements of about the rate whatever the width, all
+    of one mind with the layer's input: their singular value grows as the width does, and the rate falls by as much.
+    Muon's are orthogonal, times 0.2 √width so that elements are as large as Adam's: their singular value grows as the
+    root of the width does.
+    """
+    width, wider = winner.model.hidden_size, target.model.hidden_size
+    if path == _ADAM_RATE:
+        value, factor = winner.optimizer.learning_rate, width / wider
+        rule = f"{width} / {wider}: Adam's rate falls as the width grows (arXiv:2203.03466)"
+    elif winner.optimizer.name == "muon":
+        # Without a rate of its own Muon has Adam's.
+        value, factor = winner.optimizer.muon_learning_rate or winner.optimizer.learning_rate, (width / wider) ** 0.5
+        rule = f"√({width} / {wider}): Muon's update is orthogonal × √width, so its rate falls as the root of the width"
+    else:
+        return TransferredField(path, None, "the winner has none")
+    return TransferredField(path, float(f"{value * factor:.4g}"), f"{value:.4g} × {rule}")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
 from pipelines.specs.document import Document
+from pipelines.specs.space import Value
 
 TRIALS_FILE = "trials.json"
 """A `TrialList` in the job's directory, written again whenever a trial goes on."""
+NEW_TRIALS_FILE = "trials_new.json"
+"""Another beside it: trials that began since the list was written last. What the list has too is old here."""
 
 TrialState = Literal["RUNNING", "COMPLETED", "STOPPED", "DIVERGED", "FAILED", "INVALID"]
 
@@ -105,6 +109,11 @@ class SettingScores(Document):
     better_than_base_p: float | None = None
     """Chance to see such a lead over the base where there is none: one-sided t-test on the differences seed by seed,
     times the number of settings that were tested (Bonferroni)."""
+
+
+def values_of(setting: SettingScores, base: Mapping[str, Value]) -> dict[str, Value]:
+    """What a setting has at the paths of the space; the base's own values where it is the base."""
+    return dict(base) if setting.is_base else dict(setting.point)
 
 
 class SearchOutcome(Document):

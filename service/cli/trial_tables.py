@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary
+from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary, values_of
 from service.cli.render import printable
 
 _STYLES = {"RUNNING": "cyan", "COMPLETED": "green", "FAILED": "red", "DIVERGED": "red", "INVALID": "yellow"}
@@ -36,7 +36,10 @@ def trials_table(trials: Sequence[TrialSummary], metric: str) -> Table:
 
 
 def search_tables(outcome: SearchOutcome) -> Iterator[Table]:
-    """What a finished search found: the final round, then the best trials."""
+    """What a finished search found: the final round, then the best trials; of a study its settings, which are all."""
+    if outcome.is_study:
+        yield _study_table(outcome)
+        return
     if outcome.settings:
         yield _settings_table(outcome.settings, outcome.metric)
     yield trials_table(outcome.leaderboard, outcome.metric)
@@ -64,6 +67,28 @@ def _settings_table(settings: Sequence[SettingScores], metric: str) -> Table:
             interval,
             str(len(one.by_seed)),
             "" if one.better_than_base_p is None else f"{one.better_than_base_p:.3g}",
+        )
+    return table
+
+
+def _study_table(outcome: SearchOutcome) -> Table:
+    shown = [(one, values_of(one, outcome.base)) for one in outcome.settings]
+    paths = list(dict.fromkeys([*outcome.base, *(path for _, values in shown for path in values)]))
+    table = Table(title="Study: means over seeds", title_justify="left")
+    table.add_column("setting")
+    for path in paths:
+        table.add_column(Text(path), justify="right", overflow="fold")
+    for column in (f"mean {outcome.metric}", "spread", "seeds", "FLOPs"):
+        table.add_column(column, justify="right")
+    for one, values in shown:
+        scores = one.by_seed.values()
+        table.add_row(
+            "base" if one.is_base else "",
+            *(value_text(values[path]) if path in values else Text() for path in paths),
+            "" if one.mean is None else f"{one.mean:.4g}",
+            f"{min(scores):.4g} to {max(scores):.4g}" if scores else "",
+            str(len(scores)),
+            f"{one.flops:.3g}" if one.flops else "",
         )
     return table
 

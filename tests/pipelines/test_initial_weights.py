@@ -108,8 +108,11 @@ def losses_of_transformers(task: TrainingTask, folders: Mapping[str, str]) -> tu
     chosen = torch.zeros_like(batch.original_ids, dtype=torch.float32)
     chosen.scatter_(1, batch.masked_positions, batch.masked_weights)
     labels = batch.original_ids.masked_fill(chosen == 0, -100)
-    generator = models["generator"](batch.generator_input_ids, labels=labels).loss
-    discriminator = models["discriminator"](corruption.corrupted_ids, labels=corruption.is_replaced.long()).loss
+    types = {"token_type_ids": batch.token_type_ids}
+    generator = models["generator"](batch.generator_input_ids, labels=labels, **types).loss
+    discriminator = models["discriminator"](
+        corruption.corrupted_ids, labels=corruption.is_replaced.long(), **types
+    ).loss
     return float(generator), float(discriminator)
 
 

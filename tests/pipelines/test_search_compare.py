@@ -142,6 +142,14 @@ def test_a_setting_that_fails_with_a_seed_is_not_called_better() -> None:
     assert chosen(found, num_seeds=4) == Choice(found["base"], is_better=False)
 
 
+def test_a_setting_that_diverged_with_a_seed_that_the_base_was_lost_with_is_not_called_better() -> None:
+    """Of the seeds that both have it leads with each: it is left out of none of them."""
+    base, a = {2: 0.5, 3: 0.6}, {2: 0.7, 3: 0.8001}
+    found = compared(base=base, a=a, diverged={"a": (1,)})
+    assert found["a"].better_than_base_p is None
+    assert chosen(found) == Choice(found["base"], is_better=False)
+
+
 def test_seeds_that_the_base_failed_with_are_left_out_of_the_comparison() -> None:
     base, a = {1: 0.1, 2: 0.2}, by_seed(0.4, 0.45, 0.9)
     assert compared(base=base, a=a)["a"].better_than_base_p == pytest.approx(one_sided_p([0.3, 0.25]))

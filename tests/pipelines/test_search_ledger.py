@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -217,6 +218,45 @@ def test_what_is_noted_is_written_when_it_is_time(
     assert ledger_in(directory)[0].state == "RUNNING"
     ledger.write(now=True)
     assert ledger_in(directory)[0].state == "STOPPED"
+
+
+def test_a_trial_costs_no_write_of_all_others(
+    directory: JobDirectory, task: TrainingTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is put down all the same: another attempt finds every one that was acknowledged, in its place."""
+    monkeypatch.setattr("pipelines.searching.ledger.WRITE_SHARE", 1e-12)  # the next time in a thousand hours
+    ledger = ledger_in(directory)
+    for number in range(50):
+        ledger.add({}, trial_of(task, f"t{number}"))
+    ledger.add_invalid({}, "no")
+    before = Path(directory.path(TRIALS_FILE)).stat().st_mtime_ns
+    sizes = []
+    for number in range(51, 55):
+        ledger.add({}, trial_of(task, f"t{number}"))
+        assert [one.folder for one in ledger_in(directory).trials[51:]] == [f"t{n}" for n in range(51, number + 1)]
+        sizes.append(len(storage.read_json(directory.path(TRIALS_FILE))["trials"]))
+    assert Path(directory.path(TRIALS_FILE)).stat().st_mtime_ns == before
+    assert sizes == [1] * 4
+    again = ledger_in(directory)
+    assert again.trials == ledger.trials
+    assert again.is_behind, "the list lacks them still"
+    again.write(now=True)
+    assert len(storage.read_json(directory.path(TRIALS_FILE))["trials"]) == 55
+    again.add({}, trial_of(task, "last"))
+    assert ledger_in(directory).trials == again.trials
+
+
+def test_what_the_list_has_already_is_not_taken_from_beside_it(directory: JobDirectory, task: TrainingTask) -> None:
+    """Trials that were new once have gone on since."""
+    ledger = ledger_in(directory)
+    ledger.add({}, trial_of(task))
+    ledger._next_write = math.inf
+    ledger.add({}, trial_of(task, "new"))
+    ledger.ended(1, "STOPPED")
+    ledger.write(now=True)
+    again = ledger_in(directory)
+    assert [one.state for one in again.trials] == ["RUNNING", "STOPPED"]
+    assert not again.is_behind
 
 
 def test_a_list_without_news_is_not_written(directory: JobDirectory, task: TrainingTask) -> None:

@@ -88,6 +88,61 @@ def test_a_training_that_was_lost_is_nothing_against_its_setting_and_is_told(con
     assert outcome.verdict.endswith("1 of 6 trainings failed and are not in these figures.")
 
 
+@pytest.mark.parametrize(
+    ("base", "a", "why"),
+    [
+        ({1: 0.5, 2: 0.6, 3: 0.7}, {1: 0.9, 2: 0.9, 3: "DIVERGED"}, f"{WEIGHT} = 7 diverged with 1 of 3 seeds"),
+        ({1: 0.5, 2: 0.6, 3: 0.7}, {1: 0.9, 2: 0.9, 3: "FAILED"}, f"{WEIGHT} = 7 came to a score with 2 of 3 seeds"),
+        ({1: 0.5, 2: "FAILED", 3: "FAILED"}, {1: 0.9, 2: 0.9, 3: 0.9}, "the base came to a score with 1 of 3 seeds"),
+        (
+            {1: 0.5, 2: 0.6, 3: "FAILED"},
+            {1: 0.9, 2: "FAILED", 3: 0.9},
+            f"{WEIGHT} = 7 came to a score with 2 of 3 seeds",
+        ),
+    ],
+)
+def test_where_nothing_could_be_tested_the_verdict_says_so_and_why(
+    context: SearchContext, base: Ends, a: Ends, why: str
+) -> None:
+    outcome = outcome_of(context, base, a)
+    assert (outcome.is_better_than_base, outcome.winner) == (False, {})
+    assert outcome.verdict.startswith(f"No setting could be tested against the base: {why}")
+    assert "the base is taken, with a mean fixed_corruption_auc of" in outcome.verdict
+    assert "seed noise" not in outcome.verdict
+
+
+def test_where_the_base_is_the_only_setting_nothing_could_be_tested(context: SearchContext) -> None:
+    """The best trials were the base itself."""
+    ledger = Ledger(JobDirectory(context.job_uri), "fixed_corruption_auc", "max")
+    put_down(ledger, context, {}, 0, 0.9, is_final=False)
+    for seed in (1, 2, 3):
+        put_down(ledger, context, {}, seed, 0.5, is_final=True)
+    settings = compare_settings(runs_of([{}], ledger.trials), "max", 0.95)
+    choice = winner_of(settings, 0.95, 3)
+    assert choice is not None
+    verdict = make_outcome(context, ledger, settings, {}, choice).verdict
+    assert verdict.startswith("No setting could be tested against the base: no other was trained")
+
+
+def test_settings_that_could_not_be_tested_are_named_beside_those_that_could(context: SearchContext) -> None:
+    b = {WEIGHT: 9.0}
+    ledger = Ledger(JobDirectory(context.job_uri), "fixed_corruption_auc", "max")
+    ends: list[tuple[Mapping[str, float], Ends]] = [
+        ({}, {1: 0.5, 2: 0.6, 3: 0.7}),
+        (A, {1: 0.9, 2: 0.5, 3: 0.75}),
+        (b, {1: 0.9, 2: "DIVERGED", 3: "DIVERGED"}),
+    ]
+    for point, by_seed in ends:
+        for seed, end in by_seed.items():
+            put_down(ledger, context, dict(point), seed, end, is_final=True)
+    settings = compare_settings(runs_of([{}, A, b], ledger.trials), "max", 0.95)
+    choice = winner_of(settings, 0.95, 3)
+    assert choice is not None
+    verdict = make_outcome(context, ledger, settings, {}, choice).verdict
+    assert verdict.startswith("No setting is better than the base by more than seed noise (3 seeds, 95 %)")
+    assert f"Not tested: {WEIGHT} = 9 diverged with 2 of 3 seeds." in verdict
+
+
 def test_without_any_score_of_the_base_nothing_is_called_better(context: SearchContext) -> None:
     outcome = outcome_of(context, dict.fromkeys((1, 2, 3), "FAILED"), {1: 0.2, 2: 0.3, 3: 0.4})
     assert (outcome.is_better_than_base, outcome.winner) == (False, A)

@@ -77,6 +77,19 @@ def test_the_table_has_the_bases_own_values_and_the_papers_numbers() -> None:
     assert "## Best trials" not in outcome_table(found)
 
 
+@pytest.mark.parametrize(("num_by_state", "left_out"), [({}, ""), ({"INVALID": 2}, "; 2 combinations are no specs")])
+def test_a_study_is_not_told_as_a_search_that_tried_nothing(num_by_state: dict[str, int], left_out: str) -> None:
+    found = study({NAME: "electra"}, setting({NAME: "mlm"}, 70.0, 72.0), setting({}, 68.0, 71.0))
+    text = outcome_table(found.model_copy(update={"num_by_state": num_by_state}))
+    assert text.endswith(f"## Cost\n\n2 settings took 6e+12 FLOPs of training{left_out}.\n")
+    assert "trials" not in text
+
+
+def test_the_networks_that_corrupt_are_part_of_a_studys_cost() -> None:
+    found = study({NAME: "electra"}, setting({}, 68.0)).model_copy(update={"flops_reference": 2.5e11})
+    assert outcome_table(found).endswith("1 settings took 6e+12 FLOPs of training, the reference generator 2.5e+11.\n")
+
+
 def test_what_differs_from_the_paper_in_more_than_one_thing_is_not_held_against_it() -> None:
     assert published({NAME: "electra"}) == ("GLUE, Table 5", 85.0)
     assert published({NAME: "electra", RATIO: 0.5}) is None
