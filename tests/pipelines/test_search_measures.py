@@ -306,7 +306,7 @@ def test_a_probe_says_that_it_lives_while_it_is_finetuned(
 ) -> None:
     """Hours of one task with one seed are no silence."""
     monkeypatch.setattr(run_seed_module, "PROGRESS_SECONDS", 0.0)
-    monkeypatch.setattr(scoring, "ALIVE_SECONDS", 0.0, raising=False)
+    monkeypatch.setattr(scoring, "ALIVE_SECONDS", 0.0)
     said: list[str] = []
     monkeypatch.setattr(scoring, "say_alive", lambda uri, doing: said.append(doing))
     trial = trained(make_trial(context, {}), context)
