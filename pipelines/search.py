@@ -94,7 +94,9 @@ def run_search(
     transferred = _transfer(spec, trial, winner, left_out)
     if transferred is not None:
         outcome = outcome.model_copy(update={"transfer_uri": directory.path("report", TRANSFER_FILE)})
-    models = record_search(run, directory, _named(trial, spec), spec.space, outcome, ledger, evaluated, transferred)
+    models = record_search(
+        run, directory, _named(trial, spec), spec.space, outcome, ledger, evaluated, transferred, left_out
+    )
     CheckpointSweeper(ledger, directory.uri, 0).sweep_all()
     return JobResult(
         state="SUCCEEDED",

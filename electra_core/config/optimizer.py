@@ -20,6 +20,9 @@ class OptimizerConfig(FrozenModel):
     orthogonalises the momentum of matrices inside the networks and gives the rest to `adamw` (arXiv:2502.16982)."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 5e-4
     """Peak of the schedule."""
+    embedding_learning_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Peak rate of the word embeddings; `learning_rate` when absent. The row of a rare word is moved in few steps, so
+    that a small budget profits from a larger rate, most where rows start large (`initializer_range`)."""
     schedule: Literal["linear", "cosine", "warmup_stable_decay"] = "linear"
     """`linear` is G's: linear decay from step 0 to zero at the last step, times the warm-up factor. `cosine` falls
     along half a cosine after the warm-up (arXiv:1608.03983). `warmup_stable_decay` stays at the peak and falls in a

@@ -13,6 +13,8 @@ from torch.optim import Optimizer
 
 from electra_core.config import OptimizerConfig
 
+WORD_TABLES = ("word", "word_delta")
+"""Last parts of the names of tables with a row per word."""
 FUSED_BLOCKS = {"query_key_value": 3}
 """Linear layers that are several H × H matrices on top of each other; each is a map of its own."""
 
@@ -70,6 +72,8 @@ def learning_rate_scale(name: str, num_blocks: int, num_layers: Mapping[str, int
     scale = 1.0
     if num_blocks and config.muon_learning_rate is not None:
         scale *= config.muon_learning_rate / config.learning_rate
+    if config.embedding_learning_rate is not None and name.rpartition(".")[2] in WORD_TABLES:
+        scale *= config.embedding_learning_rate / config.learning_rate
     if config.layerwise_decay is not None:
         levels = levels_below_head(name, num_layers)
         scale *= config.layerwise_decay ** (levels + (levels > 0 and config.layerwise_decay_skips_one))

@@ -19,13 +19,16 @@ from pipelines.storage.artifacts import digest_of
 from pipelines.tasks.glue import NUM_EPOCHS
 from pipelines.tasks.prepare import PreparedTask
 
-RUN_VERSION = 2
+RUN_VERSION = 3
 """Raised when the same spec takes other steps, such as batches in another order: what was begun before is then no part
 of the run, and neither gone on with nor read as its result."""
 RESULT_FILE = "result.json"
 WEIGHTS_FILE = "weights.safetensors"
 PROGRESS_FILE = "progress.json"
-DEFAULT_EPOCHS, QUESTION_EPOCHS = 3.0, 2.0
+DEFAULT_EPOCHS, QUESTION_EPOCHS, MOST_EPOCHS = 3.0, 2.0, 10.0
+FEW_STEPS = 3000
+"""One's own data gets as many epochs as make so many steps, `MOST_EPOCHS` at most: with little data three epochs are
+too few updates, above all for a small network or for many labels (Mosbach et al. 2021, arXiv:2006.04884)."""
 _LEARNING_RATES = ((256, 1e-3), (512, 3e-4), (1024, 1e-4), (math.inf, 5e-5))
 """By the width below which each holds."""
 
@@ -88,16 +91,18 @@ class SeedTask:
         """Optimizer steps of the whole run."""
         if self.training.num_train_steps is not None:
             return self.training.num_train_steps
-        return max(1, round(self.num_epochs * steps_per_epoch))
+        return max(1, round(self.num_epochs(steps_per_epoch) * steps_per_epoch))
 
-    @property
-    def num_epochs(self) -> float:
-        """Passes over the training examples: the task's, or the spec's, or the original's."""
-        prepared = self.prepared
-        default = QUESTION_EPOCHS if isinstance(prepared.task, QuestionAnsweringTask) else DEFAULT_EPOCHS
-        if prepared.glue_name is not None:
-            default = NUM_EPOCHS.get(prepared.glue_name, default)
-        return prepared.task.num_epochs or self.training.num_epochs or default
+    def num_epochs(self, steps_per_epoch: int) -> float:
+        """Passes over the training examples: the task's, or the spec's, or the original's, or what the data need."""
+        return self.prepared.task.num_epochs or self.training.num_epochs or self._default_epochs(steps_per_epoch)
+
+    def _default_epochs(self, steps_per_epoch: int) -> float:
+        if self.prepared.glue_name is not None:
+            return NUM_EPOCHS.get(self.prepared.glue_name, DEFAULT_EPOCHS)
+        if isinstance(self.prepared.task, QuestionAnsweringTask):
+            return QUESTION_EPOCHS
+        return min(max(DEFAULT_EPOCHS, FEW_STEPS / steps_per_epoch), MOST_EPOCHS)
 
     def evaluation_interval(self, steps_per_epoch: int) -> int | None:
         """Steps between two evaluations while training; None where there are none."""

@@ -140,8 +140,12 @@ class TrialRecorder:
         return found
 
 
-def draw_report(outcome: SearchOutcome, trials: Sequence[TrialSummary], space: Space, folder: Path) -> None:
-    """Every picture that can be drawn: after days of training none is worth the search."""
+def draw_report(
+    outcome: SearchOutcome, trials: Sequence[TrialSummary], space: Space, folder: Path, left_out: dict[str, str]
+) -> None:
+    """Every picture that can be drawn: after days of training none is worth the search. Those that cannot, and why, are
+    added to `left_out`.
+    """
     drawings: dict[str, Callable[[], None]] = {
         "search": lambda: draw_search(search_figures(trials, space, outcome.metric, outcome.mode), folder)
     }
@@ -151,7 +155,9 @@ def draw_report(outcome: SearchOutcome, trials: Sequence[TrialSummary], space: S
         try:
             draw()
         except Exception as error:  # noqa: BLE001 - whatever a plotting library does not like of some number
-            log.warning("picture_undrawn", extra={"picture": name, "reason": f"{type(error).__name__}: {error}"[:300]})
+            reason = f"{type(error).__name__}: {error}"[:300]
+            log.warning("picture_undrawn", extra={"picture": name, "reason": reason})
+            left_out[f"picture of the {name}"] = reason
 
 
 def record_search(
@@ -163,8 +169,11 @@ def record_search(
     ledger: Ledger,
     evaluated: Evaluated,
     transferred: str | None,
+    left_out: dict[str, str],
 ) -> tuple[ModelVersion, ...]:
     """Figures, table, plots, all trials as JSON, and the winner's networks in the registry.
+
+    `left_out` is added to: pictures that could not be drawn, and why.
 
     Raises:
         RecordError: MLflow does not answer, or refuses.
@@ -186,7 +195,7 @@ def record_search(
     with tempfile.TemporaryDirectory() as scratch:
         folder, report = Path(scratch), Path(scratch) / "report"
         report.mkdir()
-        draw_report(outcome, ledger.trials, space, report)
+        draw_report(outcome, ledger.trials, space, report, left_out)
         (report / "search.md").write_text(text, encoding="utf-8")
         for name, document in (
             ("trials.json", [one.model_dump(mode="json") for one in ledger.trials]),

@@ -37,7 +37,8 @@ class FinetuneTrainingSpec(FrozenModel):
     """How a task is learned. Defaults are those of the paper's appendix B and of G, but for the optimizer."""
 
     num_epochs: Annotated[float, Field(gt=0, le=10_000)] | None = None
-    """Passes over the training examples; the task's own when absent: 10 for RTE and STS-B, 2 for questions, else 3."""
+    """Passes over the training examples; the task's own when absent: 10 for RTE and STS-B, 3 for the rest of GLUE, 2
+    for questions, and for other data 3, or as many up to 10 as make 3,000 steps."""
     num_train_steps: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
     """In place of epochs, those of a task too."""
     batch_size: Annotated[int, Field(ge=1, le=65_536)] = 32

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,24 +10,11 @@ from electra_core.config import ObjectiveConfig
 from electra_core.parts import network_parts
 from pipelines.specs.comparing import FixedCorruptionObjective, ProbeObjective, TrainingMetricObjective
 from pipelines.specs.plan import assumed_vocab_size, flops_until
+from pipelines.specs.points import points_to_look_at
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
 from pipelines.specs.search import BudgetSpec, NoScheduler, SearchSpec
-from pipelines.specs.space import (
-    NOT_SEARCHABLE,
-    SEARCHABLE,
-    ChoiceDimension,
-    GridDimension,
-    IntDimension,
-    LogUniformDimension,
-    Point,
-    UniformDimension,
-    Value,
-    counts,
-    grid_points,
-    in_order,
-    near_paths,
-)
+from pipelines.specs.space import NOT_SEARCHABLE, SEARCHABLE, Point, Value, near_paths
 from pipelines.specs.spec_errors import FieldProblem, SpecError
 from pipelines.specs.suggestions import did_you_mean
 
@@ -50,8 +35,6 @@ _OF_NO_STEPS = {"training.num_train_steps": 100_000_000, "optimizer.warmup_steps
 _WITHOUT_DETECTION = frozenset({"mlm", "replace_mlm"})
 _WITHOUT_DETECTION_LOSS = _WITHOUT_DETECTION | {"all_tokens_mlm"}  # its gate learns without labels
 _WITHOUT_GENERATOR_LOSS = frozenset({"mlm"})
-NUM_SAMPLES = 64
-"""Random points that are looked at before a search starts."""
 MAX_SHOWN_PROBLEMS = 20
 
 
@@ -176,7 +159,7 @@ def check_search(search: SearchSpec) -> SpaceReport:
     trained = [] if search.final is None or search.final.is_study else [of_base]
     if isinstance(search.objective, FixedCorruptionObjective):
         reference_spec(search)
-    points = list({repr(sorted(point.items())): point for point in _points_to_look_at(search)}.values())
+    points = list({repr(sorted(point.items())): point for point in points_to_look_at(search)}.values())
     problems: list[tuple[Point, SpecError]] = []
     for point in points:
         try:
@@ -317,57 +300,6 @@ def _check_paths(search: SearchSpec, base: PretrainSpec) -> None:
             problems.append(FieldProblem(("space", path), f"must be absent: it {NOT_SEARCHABLE[path]}", None))
     if problems:
         raise SpecError(problems)
-
-
-def _points_to_look_at(search: SearchSpec) -> Iterator[dict[str, Value]]:
-    if search.searcher.type == "grid":
-        yield from grid_points(search.space)
-        return
-    rng = random.Random(search.searcher.seed)
-    for path in search.space:
-        for end in _ends(search.space[path]):
-            yield _filled(search, rng, {path: end})
-    for _ in range(NUM_SAMPLES):
-        yield _filled(search, rng, {})
-
-
-def _filled(search: SearchSpec, rng: random.Random, given: Point) -> dict[str, Value]:
-    """A random point with some values given, and such others that these count."""
-    wanted = dict(given)
-    for path in reversed(in_order(search.space)):
-        if path in wanted:
-            wanted |= {other: values[0] for other, values in search.space[path].when.items() if other not in wanted}
-    point: dict[str, Value] = {}
-    for path in in_order(search.space):
-        if counts(search.space[path], point):
-            point[path] = wanted[path] if path in wanted else _drawn(search.space[path], rng)
-    return point
-
-
-def _ends(dimension: Any) -> tuple[Value, ...]:
-    match dimension:
-        case ChoiceDimension() | GridDimension():
-            return dimension.values
-        case IntDimension(low=low, high=high, step=step):
-            return low, low + (high - low) // step * step
-        case UniformDimension() | LogUniformDimension():
-            return dimension.low, dimension.high
-    raise ValueError(f"dimension must be one of a space, got {dimension!r}")
-
-
-def _drawn(dimension: Any, rng: random.Random) -> Value:
-    match dimension:
-        case ChoiceDimension() | GridDimension():
-            return rng.choice(dimension.values)
-        case IntDimension(low=low, high=high, log=True):
-            return min(high, int(math.exp(rng.uniform(math.log(low), math.log(high + 1)))))
-        case IntDimension(low=low, high=high, step=step):
-            return rng.randrange(low, high + 1, step)
-        case LogUniformDimension(low=low, high=high):
-            return math.exp(rng.uniform(math.log(low), math.log(high)))
-        case UniformDimension(low=low, high=high):
-            return rng.uniform(low, high)
-    raise ValueError(f"dimension must be one of a space, got {dimension!r}")
 
 
 def _at(section: tuple[str, ...], problem: FieldProblem) -> FieldProblem:

@@ -54,6 +54,13 @@ def test_the_discriminators_ratio_leaves_generator_and_embeddings_alone():
     assert list(scales.values()) == [3, 3, 1, 1, 1]
 
 
+def test_word_embeddings_have_a_rate_of_their_own():
+    config = OptimizerConfig(learning_rate=1e-3, embedding_learning_rate=4e-3, layerwise_decay=0.5)
+    names = ("embeddings.word", "discriminator_embeddings.word_delta", "embeddings.position", "generator_head.bias")
+    scales = [learning_rate_scale(name, 0, LAYERS, config) for name in names]
+    assert scales == [4 * 0.5**13, 4 * 0.5**13, 0.5**13, 1]
+
+
 def test_all_scales_multiply():
     config = OptimizerConfig(
         name="muon",

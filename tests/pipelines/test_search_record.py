@@ -123,5 +123,7 @@ def test_a_picture_that_cannot_be_drawn_costs_no_search(
         flops_trials=0.0,
         flops_without_stopping=0.0,
     )
-    draw_report(outcome, (), context.search.space, tmp_path)
+    left_out: dict[str, str] = {}
+    draw_report(outcome, (), context.search.space, tmp_path, left_out)
     assert drawn == [tmp_path / "study.png"]
+    assert left_out == {"picture of the search": "ValueError: Axis limits cannot be NaN or Inf"}
