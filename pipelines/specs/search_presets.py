@@ -11,7 +11,10 @@ from pipelines.specs.spec_errors import FieldProblem, SpecError, shown
 _LAMBDA = {"objective.discriminator_weight": {"type": "log_uniform", "low": 1.0, "high": 200.0}}
 # Generators of a quarter to half of the discriminator's size work best (section 3.2).
 _GENERATOR_SIZE = {"model.generator_size_ratio": {"type": "choice", "values": [0.125, 0.25, 0.5, 0.75, 1.0]}}
-_LEARNING_RATE = {"optimizer.learning_rate": {"type": "log_uniform", "low": 1e-4, "high": 3e-3}}
+_LEARNING_RATE = {
+    "optimizer.learning_rate": {"type": "log_uniform", "low": 1e-4, "high": 3e-3},
+    "optimizer.embedding_learning_rate": {"type": "log_uniform", "low": 3e-4, "high": 3e-2},
+}
 _MUON_LEARNING_RATE = {"optimizer.muon_learning_rate": {"type": "log_uniform", "low": 1e-4, "high": 1e-2}}
 
 SEARCH_PRESETS: Mapping[str, Mapping[str, Any]] = {

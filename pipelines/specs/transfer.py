@@ -18,6 +18,7 @@ from pipelines.specs.trials import nested
 
 _SIZES = ("hidden_size", "embedding_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 _ADAM_RATE, _MUON_RATE = "optimizer.learning_rate", "optimizer.muon_learning_rate"
+_EMBEDDING_RATE = "optimizer.embedding_learning_rate"
 _TRANSFERRED = ("model", "objective", "masking", "optimizer")
 
 
@@ -48,9 +49,9 @@ def transfer(search: SearchSpec, winner: PretrainSpec, point: Point) -> tuple[di
     assert search.transfer_to is not None
     target = PRESETS[search.transfer_to]()
     paths = dict.fromkeys([*_written(search.base), *point])
-    if _ADAM_RATE in paths or _MUON_RATE in paths:
-        # A learning rate means nothing without its optimizer, and Muon has two, each with a rule of its own.
-        paths |= dict.fromkeys(["optimizer.name", _ADAM_RATE])
+    if {_ADAM_RATE, _MUON_RATE, _EMBEDDING_RATE} & paths.keys():
+        # A learning rate means nothing without its optimizer, which may have others, each with a rule of its own.
+        paths |= dict.fromkeys(["optimizer.name", _ADAM_RATE, _EMBEDDING_RATE])
         if winner.optimizer.name == "muon":
             paths[_MUON_RATE] = None
     fields = [_transferred(path, winner, target) for path in sorted(paths)]
@@ -95,6 +96,8 @@ def _transferred(path: str, winner: PretrainSpec, target: PretrainSpec) -> Trans
     value = winner.model_dump(mode="json")[section][name]
     if path in (_ADAM_RATE, _MUON_RATE):
         return _learning_rate(path, winner, target)
+    if path == _EMBEDDING_RATE:
+        return _embedding_rate(winner, target)
     if path == "model.initializer_range":
         return TransferredField(path, None, "weights start the narrower the wider the network is")
     if path == "optimizer.warmup_steps":
@@ -112,6 +115,19 @@ def _transferred(path: str, winner: PretrainSpec, target: PretrainSpec) -> Trans
         return TransferredField(path, None, "a size")
     kept = "the generator's share of the discriminator's width is kept" if name == "generator_size_ratio" else "kept"
     return TransferredField(path, value, kept)
+
+
+def _embedding_rate(winner: PretrainSpec, target: PretrainSpec) -> TransferredField:
+    """Scaled with what rows of words start as: a step then moves them by the same share, whatever the width.
+
+    A row is looked up and not multiplied: its rate need not fall as the width grows (arXiv:2203.03466, table 8).
+    """
+    value = winner.optimizer.embedding_learning_rate
+    if value is None:
+        return TransferredField(_EMBEDDING_RATE, None, "the winner has none of its own")
+    start, wanted = winner.model.initializer_range, target.model.initializer_range
+    rule = f"{value:.4g} × {wanted:g} / {start:g}: the same share of what rows start as (initializer_range)"
+    return TransferredField(_EMBEDDING_RATE, float(f"{value * wanted / start:.4g}"), rule)
 
 
 def _learning_rate(path: str, winner: PretrainSpec, target: PretrainSpec) -> TransferredField:

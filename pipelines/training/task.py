@@ -53,8 +53,9 @@ class TrainingTask:
         if self.initial_weights is not None:
             training["initial_weights"] = self.initial_weights.sha256
         optimizer = spec.optimizer.model_dump(mode="json")
-        if not optimizer["layerwise_decay_skips_one"]:  # a field that jobs of an earlier version did not have
-            del optimizer["layerwise_decay_skips_one"]
+        for name in ("layerwise_decay_skips_one", "embedding_learning_rate"):
+            if not optimizer[name]:  # a field that jobs of an earlier version did not have
+                del optimizer[name]
         sections = [section.model_dump(mode="json") for section in (spec.model, spec.objective, spec.masking)]
         decisive = [self.corpus.digest, weights, training, *sections, optimizer]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()

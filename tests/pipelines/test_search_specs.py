@@ -32,9 +32,10 @@ def test_a_preset_gives_the_space_and_the_document_has_the_last_word() -> None:
 
 
 def test_learning_rates_are_those_the_base_has() -> None:
-    assert set(loaded("preset: learning-rates").space) == {"optimizer.learning_rate", "optimizer.muon_learning_rate"}
+    rates = {"optimizer.learning_rate", "optimizer.embedding_learning_rate"}
+    assert set(loaded("preset: learning-rates").space) == rates | {"optimizer.muon_learning_rate"}
     adam = loaded("preset: learning-rates", "base.optimizer.name=adamw")
-    assert set(adam.space) == {"optimizer.learning_rate"}
+    assert set(adam.space) == rates
 
 
 def test_a_resolved_search_is_read_as_it_was_written() -> None:

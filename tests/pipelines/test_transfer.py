@@ -15,6 +15,7 @@ from pipelines.specs.transfer import TransferredField, transfer, transfer_text
 from pipelines.specs.trials import trial_spec
 
 RATE, MUON, RANGE = "optimizer.learning_rate", "optimizer.muon_learning_rate", "model.initializer_range"
+WORDS = "optimizer.embedding_learning_rate"
 
 
 def transferred(base: dict[str, Any], point: Point, to: str = "base") -> tuple[dict[str, Any], dict[str, Any]]:
@@ -57,6 +58,14 @@ def test_one_rate_for_adam_and_muon_becomes_two() -> None:
     assert document["optimizer"]["muon_learning_rate"] == pytest.approx(6e-4 * math.sqrt(128 / 768), rel=1e-3)
     assert document["optimizer"]["learning_rate"] == pytest.approx(6e-4 * 128 / 768)
     assert fields[MUON].rule.startswith("0.0006 × √(128 / 768): ")
+
+
+def test_the_rate_of_words_moves_them_by_the_same_share() -> None:
+    document, fields = transferred({}, {WORDS: 8e-3})
+    assert document["optimizer"]["embedding_learning_rate"] == pytest.approx(8e-3 * 0.02 / 0.08)
+    assert fields[WORDS].rule.startswith("0.008 × 0.02 / 0.08: the same share")
+    without, _ = transferred({"optimizer": {"embedding_learning_rate": None}}, {RATE: 6e-4})
+    assert "embedding_learning_rate" not in without["optimizer"]
 
 
 def test_adam_has_no_rate_of_muons() -> None:

@@ -74,8 +74,13 @@ def test_another_share_is_another_training_and_none_is_that_of_an_earlier_versio
     assert again.training.two_segment_fraction == 0.9
 
 
-def test_presets_have_the_originals_share() -> None:
-    for preset in ("tiny", "small", "base", "large"):
-        spec: JobSpec = load_spec(f"kind: pretrain\npreset: {preset}\n")
-        assert isinstance(spec, PretrainSpec)
-        assert spec.training.two_segment_fraction == 0.9
+@pytest.mark.parametrize(("preset", "share"), [("tiny", 0), ("small", 0.9), ("base", 0.9), ("large", 0.9)])
+def test_the_papers_presets_have_the_originals_share(preset: str, share: float) -> None:
+    spec: JobSpec = load_spec(f"kind: pretrain\npreset: {preset}\n")
+    assert isinstance(spec, PretrainSpec)
+    assert spec.training.two_segment_fraction == share
+
+
+def test_a_rate_of_the_embeddings_is_another_training(tmp_path: Path) -> None:
+    plain, own = make_task(tmp_path), make_task(tmp_path, "optimizer.embedding_learning_rate=0.01")
+    assert plain.identity != own.identity
