@@ -14,10 +14,8 @@ def electra_tiny() -> PretrainSpec:
     """Two layers, 128 wide: a model for demonstrations and tests, trained in minutes by two CPU workers.
 
     It leaves the paper where a tiny network and a tiny budget profit: Muon for the matrices, wider initial weights,
-    a rate of their own for word embeddings, sinusoidal positions, no dropout on text that is seen once, a short
-    warm-up, β₂ 0.98, and rows of one segment. Muon was chosen on the documentation of Python packages by held-out AUC
-    (one seed, 6 M tokens: Adam 0.77, Muon 0.81), the embeddings' rate and the segments by finetuning on held-out parts
-    of two training sets: `examples/downstream/README.md` has the figures.
+    sinusoidal positions, no dropout on text that is seen once, a short warm-up, and β₂ 0.98. Chosen on the
+    documentation of Python packages, one seed each: after 6 M tokens Adam had a held-out AUC of 0.77, Muon of 0.81.
     """
     return PretrainSpec(
         kind="pretrain",
@@ -38,18 +36,12 @@ def electra_tiny() -> PretrainSpec:
             position_embedding_init="sinusoidal",
         ),
         optimizer=OptimizerConfig(
-            name="muon",
-            learning_rate=6e-4,
-            embedding_learning_rate=5e-3,
-            muon_learning_rate=1e-3,
-            warmup_steps=500,
-            beta2=0.98,
+            name="muon", learning_rate=6e-4, muon_learning_rate=1e-3, warmup_steps=500, beta2=0.98
         ),
         training=TrainingSpec(
             num_train_steps=7_000,
             global_batch_size=16,
             sequence_length=64,
-            two_segment_fraction=0.0,
             log_interval_steps=50,
             checkpoint_interval_steps=2000,
         ),
