@@ -77,18 +77,19 @@ class DriverDiedError(Exception):
     """Stands for whatever ends the driver: nothing of it is left but its files."""
 
 
-def test_every_trial_comes_to_an_end_and_some_are_stopped_early(tmp_path: Path) -> None:
-    search = Search(tmp_path, at_a_time=2)
+@pytest.mark.parametrize("at_a_time", [1, 2])
+def test_every_trial_comes_to_an_end_and_some_are_stopped_early(tmp_path: Path, at_a_time: int) -> None:
+    search = Search(tmp_path, at_a_time=at_a_time)
     trials = search.attempt().trials
     assert [one.number for one in trials] == list(range(5))
-    assert {one.state for one in trials} == {"COMPLETED", "STOPPED"}
+    states = {one.state for one in trials}
+    # Of two at a time either may be scored first, and where each is better than those before it none is stopped.
+    assert states == {"COMPLETED", "STOPPED"} or (at_a_time == 2 and states == {"COMPLETED"})
     for one in trials:
         assert [rung.step for rung in one.rungs] == [4, 12, 36][: len(one.rungs)]
         assert one.score == one.rungs[-1].score
         assert one.state == ("COMPLETED" if one.step == 36 else "STOPPED")
         assert one.flops == one.rungs[-1].flops > 0
-    # Successive halving by hand, in the order in which the first rungs were scored.
-    assert any(one.state == "COMPLETED" for one in trials)
     assert not Path(search.directory.uri, "ray_tune").exists()
 
 
