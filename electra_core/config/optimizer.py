@@ -21,8 +21,9 @@ class OptimizerConfig(FrozenModel):
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 5e-4
     """Peak of the schedule."""
     embedding_learning_rate: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Peak rate of the word embeddings; `learning_rate` when absent. The row of a rare word is moved in few steps, so
-    that a small budget profits from a larger rate, most where rows start large (`initializer_range`)."""
+    """Peak rate of the tables of words; `learning_rate` when absent. A rare word's row is moved in few steps, and from
+    numbers as large as `initializer_range`. Whether a larger rate serves an encoder depends on network and corpus:
+    measured both ways (`examples/downstream/README.md`), so search for it."""
     schedule: Literal["linear", "cosine", "warmup_stable_decay"] = "linear"
     """`linear` is G's: linear decay from step 0 to zero at the last step, times the warm-up factor. `cosine` falls
     along half a cosine after the warm-up (arXiv:1608.03983). `warmup_stable_decay` stays at the peak and falls in a

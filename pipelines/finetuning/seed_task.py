@@ -26,7 +26,7 @@ RESULT_FILE = "result.json"
 WEIGHTS_FILE = "weights.safetensors"
 PROGRESS_FILE = "progress.json"
 DEFAULT_EPOCHS, QUESTION_EPOCHS, MOST_EPOCHS = 3.0, 2.0, 10.0
-FEW_STEPS = 3000
+ENOUGH_STEPS = 3000
 """One's own data gets as many epochs as make so many steps, `MOST_EPOCHS` at most: with little data three epochs are
 too few updates, above all for a small network or for many labels (Mosbach et al. 2021, arXiv:2006.04884)."""
 _LEARNING_RATES = ((256, 1e-3), (512, 3e-4), (1024, 1e-4), (math.inf, 5e-5))
@@ -102,7 +102,7 @@ class SeedTask:
             return NUM_EPOCHS.get(self.prepared.glue_name, DEFAULT_EPOCHS)
         if isinstance(self.prepared.task, QuestionAnsweringTask):
             return QUESTION_EPOCHS
-        return min(max(DEFAULT_EPOCHS, FEW_STEPS / steps_per_epoch), MOST_EPOCHS)
+        return min(max(DEFAULT_EPOCHS, ENOUGH_STEPS / steps_per_epoch), MOST_EPOCHS)
 
     def evaluation_interval(self, steps_per_epoch: int) -> int | None:
         """Steps between two evaluations while training; None where there are none."""
