@@ -8,11 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
 
-from service import problems, wiring
-from service.desk import Desk
+from service import wiring
+from service.http import problems
+from service.http.desk import Desk
+from service.http.middleware import BodyLimit, HostCheck, RequestContext
+from service.http.routes import health, joblogs, jobs, models, presets, trials
 from service.logs import configure_logs
-from service.middleware import BodyLimit, HostCheck, RequestContext
-from service.routes import health, joblogs, jobs, models, presets, trials
 from service.settings import Settings
 
 _DESCRIPTION = "Pretrain text encoders with replaced-token detection on your own text."

@@ -14,8 +14,8 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
-from service.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
-from service.server_events import ServerEvent, parse_events, stream_lines
+from service.http.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
+from service.http.server_events import ServerEvent, parse_events, stream_lines
 from service.states import JobState
 
 if TYPE_CHECKING:

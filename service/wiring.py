@@ -6,17 +6,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from service.desk import Desk
-from service.folders import StoredJobFolders, StoredPredictionFolders
+from service.dispatch.folders import StoredJobFolders, StoredPredictionFolders
+from service.dispatch.launcher import RayLauncher
+from service.dispatch.reconciler import Reconciler
+from service.dispatch.runs import MlflowRuns
+from service.http.desk import Desk
 from service.joblogs import JobLogs
-from service.jobs import Jobs
-from service.launcher import RayLauncher
+from service.jobs.jobs import Jobs
+from service.jobs.trials import Trials
+from service.ledger.database import make_engine, upgrade_database
+from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
-from service.reconciler import Reconciler
-from service.runs import MlflowRuns
 from service.settings import Settings
-from service.store import SqlJobStore, make_engine, upgrade_database
-from service.trials import Trials
 
 
 @contextmanager

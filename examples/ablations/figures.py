@@ -13,8 +13,8 @@ from pathlib import Path
 import yaml
 
 from service.client import ElectraClient
+from service.http.schemas import JobPublic
 from service.local import default_home, read_state
-from service.schemas import JobPublic
 from service.states import JobState
 
 COLUMNS = {

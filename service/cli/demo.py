@@ -20,8 +20,8 @@ from service.cli.inputs import SetOption
 from service.cli.render import figures_table, marked_sentence, sentence_legend
 from service.cli.stack import HomeOption, print_addresses, run_until_signalled, watch
 from service.client import ClientError, ElectraClient
+from service.http.schemas import JobPublic
 from service.local import LocalStack, StackOptions, default_home
-from service.schemas import JobPublic
 from service.states import JobState
 
 JOB_NAME = "electra-demo"

@@ -17,7 +17,7 @@ from service.cli.live import LiveView
 from service.cli.render import current_progress, duration, in_short, only_losses, quantity
 from service.cli.result_tables import result_tables
 from service.client import ApiError, ElectraClient, UnreachableError
-from service.schemas import JobPublic
+from service.http.schemas import JobPublic
 from service.states import JobState
 
 POLL_SECONDS = 1.0

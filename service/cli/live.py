@@ -14,7 +14,7 @@ from rich.text import Text
 
 from pipelines.specs import documents
 from service.cli.render import current_progress, duration, in_short, only_losses, quantity, state_text, telling
-from service.schemas import JobPublic
+from service.http.schemas import JobPublic
 from service.states import JobState
 
 STAGES: tuple[documents.Stage, ...] = ("prepare", "train", "evaluate", "record")

@@ -51,7 +51,7 @@ def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = 
 def _corpus_bytes(spec: JobSpec) -> int | None:
     """Text in the sources; a plan is made without it where they cannot be read from here."""
     from service.errors import CorpusUnreadableError
-    from service.preflight import check_sources
+    from service.jobs.preflight import check_sources
 
     try:
         return check_sources(spec, SOURCES_TIMEOUT_SECONDS)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.specs.documents import ExampleToken, JobResult, Progress
-from service.schemas import JobDetail, JobPublic
+from service.http.schemas import JobDetail, JobPublic
 from service.states import JobState
 
 STATE_STYLES = {

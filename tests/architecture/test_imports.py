@@ -19,7 +19,7 @@ SERVICE = ("fastapi", "sqlalchemy", "alembic")
         ("service.cli", (*HEAVY, *SERVICE)),
         ("service.cli.app", (*HEAVY, *SERVICE)),
         ("service.client", (*HEAVY, *SERVICE)),
-        ("service.schemas", (*HEAVY, *SERVICE)),
+        ("service.http.schemas", (*HEAVY, *SERVICE)),
         ("pipelines.specs.plan", (*HEAVY, *SERVICE, "pyarrow")),
         ("electra_core", (*HEAVY, "pydantic")),
         ("pipelines", (*HEAVY, "pydantic")),

@@ -13,9 +13,9 @@ from typing import Any
 from safetensors.numpy import load_file
 
 from service.client import ElectraClient
+from service.http.schemas import JobDetail
 from service.local import LocalStack
 from service.local.processes import marked_processes
-from service.schemas import JobDetail
 
 JOB_TIMEOUT_SECONDS = 300
 TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED")

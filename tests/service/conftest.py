@@ -10,13 +10,14 @@ import structlog
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
 
 from service.app import create_app
-from service.desk import Desk
+from service.http.desk import Desk
 from service.joblogs import JobLogs
-from service.jobs import Jobs
+from service.jobs.jobs import Jobs
+from service.jobs.trials import Trials
+from service.ledger.database import make_engine, upgrade_database
+from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
 from service.settings import Settings
-from service.store import SqlJobStore, make_engine, upgrade_database
-from service.trials import Trials
 
 # Through the standard library, where pytest catches it: structlog by itself prints to standard output.
 structlog.configure(

@@ -12,7 +12,7 @@ import uvicorn
 from structlog.testing import capture_logs
 
 from service.app import create_app
-from service.desk import Desk
+from service.http.desk import Desk
 from service.local.ports import claim_port
 from service.settings import Settings
 

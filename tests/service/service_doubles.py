@@ -25,7 +25,7 @@ from service.interfaces import (
     RunsUnavailableError,
     StaleJobError,
 )
-from service.jobs import _new_job
+from service.jobs.jobs import _new_job
 from service.launches import Launch
 from service.records import ClusterStatus, Job
 from service.states import ACTIVE_STATES, JobState, can_move

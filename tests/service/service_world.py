@@ -8,8 +8,8 @@ from typing import Any
 from service_doubles import Clock, FakeLauncher, Killer, MemoryFolders, MemoryJobStore, MemoryRuns, make_job
 
 from pipelines.specs.documents import JobResult
+from service.dispatch.reconciler import Reconciler
 from service.interfaces import AttemptState
-from service.reconciler import Reconciler
 from service.records import Job
 from service.settings import Settings
 from service.states import JobState

@@ -13,9 +13,10 @@ from service_doubles import START
 from sqlalchemy import text
 
 from service.interfaces import JobFilter
+from service.ledger.database import make_engine
+from service.ledger.store import SqlJobStore
 from service.records import ClusterStatus
 from service.settings import Settings
-from service.store import SqlJobStore, make_engine
 
 pytestmark = pytest.mark.anyio
 

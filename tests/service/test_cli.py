@@ -21,12 +21,12 @@ from typer.testing import CliRunner, Result
 
 from pipelines.specs.documents import ExampleToken, JobResult, ModelVersion, Progress
 from service.cli import app, follow
-from service.desk import Desk
+from service.http.desk import Desk
 from service.launches import attempt_launch
+from service.ledger.store import SqlJobStore
 from service.records import JobFailure
 from service.settings import Settings
 from service.states import JobState
-from service.store import SqlJobStore
 
 HEAVY = ("torch", "ray", "mlflow", "transformers", "fastapi", "sqlalchemy", "pyarrow", "electra_core.accounting")
 

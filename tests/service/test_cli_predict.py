@@ -38,7 +38,7 @@ from pipelines.specs.prediction import (
 from service.cli import app, console, predict
 from service.cli.prediction_tables import marked_text, print_answer
 from service.client import ElectraClient, SlowAnswerError
-from service.desk import Desk
+from service.http.desk import Desk
 from service.settings import Settings
 
 

@@ -20,8 +20,8 @@ from service.cli.inputs import absolute_paths
 from service.cli.live import LiveView
 from service.cli.render import duration, in_short, marked_sentence, sentence_legend, tasks_table
 from service.cli.result_tables import result_tables
+from service.http.schemas import JobPublic, Links
 from service.records import JobFailure
-from service.schemas import JobPublic, Links
 from service.states import JobState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

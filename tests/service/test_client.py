@@ -21,12 +21,12 @@ from service.client import (
     UnexpectedAnswerError,
     UnreachableError,
 )
-from service.desk import Desk
+from service.http.desk import Desk
+from service.http.server_events import parse_events, stream_lines
 from service.launches import attempt_launch
-from service.server_events import parse_events, stream_lines
+from service.ledger.store import SqlJobStore
 from service.settings import Settings
 from service.states import JobState
-from service.store import SqlJobStore
 
 TINY = {"kind": "pretrain", "preset": "tiny"}
 Handler = Callable[[httpx.Request], httpx.Response]

@@ -22,7 +22,7 @@ from pipelines.specs.prediction import (
     PredictJob,
     PredictOutcome,
 )
-from service.folders import StoredJobFolders, StoredPredictionFolders
+from service.dispatch.folders import StoredJobFolders, StoredPredictionFolders
 from service.interfaces import AnswerNotUnderstoodError, FolderError
 from service.settings import Settings
 

@@ -8,9 +8,9 @@ import pytest
 from service_doubles import FakeLauncher, MemoryFolders, make_job
 
 from service import joblogs
+from service.ledger.store import SqlJobStore
 from service.records import Job
 from service.states import JobState
-from service.store import SqlJobStore
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ from service_doubles import START, make_job
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.parsing import resolve_spec
 from service.interfaces import JobFilter
+from service.ledger.store import SqlJobStore
 from service.records import ClusterStatus
 from service.states import JobState
-from service.store import SqlJobStore
 
 pytestmark = pytest.mark.anyio
 

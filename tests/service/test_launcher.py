@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.dispatch.launcher import RayLauncher, entrypoint
 from service.interfaces import AttemptState, Capacity, LauncherUnavailableError, LaunchRejectedError
-from service.launcher import RayLauncher, entrypoint
 from service.launches import attempt_launch, prediction_launch
 from service.settings import Settings
 

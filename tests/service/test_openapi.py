@@ -24,15 +24,16 @@ from schemathesis.specs.openapi.checks import (
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders, make_job
 
 from service.app import create_app
-from service.desk import Desk
+from service.http.desk import Desk
 from service.joblogs import JobLogs
-from service.jobs import Jobs
+from service.jobs.jobs import Jobs
+from service.jobs.trials import Trials
+from service.ledger.database import make_engine, upgrade_database
+from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
 from service.records import ClusterStatus
 from service.settings import Settings
 from service.states import JobState
-from service.store import SqlJobStore, make_engine, upgrade_database
-from service.trials import Trials
 
 CHECKS = [
     not_a_server_error,

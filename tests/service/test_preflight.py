@@ -11,7 +11,7 @@ from pipelines import storage
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.pretrain import PretrainSpec
 from service.errors import CorpusUnreadableError, InsufficientResourcesError
-from service.preflight import check_capacity, check_sources
+from service.jobs.preflight import check_capacity, check_sources
 from service.records import ClusterStatus
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from service.dispatch.launcher import RayLauncher
 from service.interfaces import AttemptState, LauncherUnavailableError
-from service.launcher import RayLauncher
 from service.launches import attempt_launch
 from service.settings import Settings
 

@@ -24,10 +24,10 @@ from pipelines.specs.trials import trial_spec
 from service.cli import app
 from service.cli.result_tables import result_tables
 from service.cli.trial_tables import search_tables, trials_table, value_text
-from service.desk import Desk
+from service.http.desk import Desk
+from service.ledger.store import SqlJobStore
 from service.settings import Settings
 from service.states import JobState
-from service.store import SqlJobStore
 
 WEIGHT, SHARING = "objective.discriminator_weight", "model.sharing"
 SEARCH = f"""

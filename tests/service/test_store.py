@@ -13,11 +13,12 @@ from service_doubles import START, MemoryJobStore, make_job
 
 from pipelines.specs.documents import JobResult, Progress
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore, StaleJobError
-from service.models import Base
+from service.ledger.database import make_engine, upgrade_database
+from service.ledger.store import SqlJobStore
+from service.ledger.tables import Base
 from service.records import ClusterStatus, Job, JobFailure
 from service.settings import Settings
 from service.states import JobState
-from service.store import SqlJobStore, make_engine, upgrade_database
 
 
 @pytest.fixture(params=["sql", "memory"])

@@ -10,8 +10,8 @@ from service_doubles import MemoryFolders, make_job
 
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.trial_documents import TrialList, TrialState, TrialSummary
-from service.jobs import _new_job
-from service.store import SqlJobStore
+from service.jobs.jobs import _new_job
+from service.ledger.store import SqlJobStore
 
 pytestmark = pytest.mark.anyio
 

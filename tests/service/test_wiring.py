@@ -7,8 +7,8 @@ import time
 import pytest
 
 from pipelines import storage
+from service.dispatch.reconciler import Reconciler
 from service.predictions import Predictions
-from service.reconciler import Reconciler
 from service.settings import Settings
 from service.wiring import running
 

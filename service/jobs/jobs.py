@@ -27,10 +27,10 @@ from service.errors import (
     JobNotFoundError,
     NotReadyError,
 )
+from service.http.schemas import JobCreate, JobQuery
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore
-from service.preflight import check_capacity, check_sources
+from service.jobs.preflight import check_capacity, check_sources
 from service.records import Job
-from service.schemas import JobCreate, JobQuery
 from service.settings import Settings
 
 log = structlog.get_logger(__name__)

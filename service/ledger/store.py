@@ -5,54 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
 from pydantic import BaseModel
-from sqlalchemy import Engine, and_, create_engine, event, func, make_url, or_, select, tuple_, update
+from sqlalchemy import Engine, and_, func, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from pipelines.specs.documents import JobResult, Progress
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, StaleJobError
-from service.models import ClusterStatusRow, IdempotencyKeyRow, JobRow
+from service.ledger.tables import ClusterStatusRow, IdempotencyKeyRow, JobRow
 from service.records import ClusterStatus, Job, JobFailure
 from service.states import ACTIVE_STATES, TERMINAL_STATES, JobState, can_move
 
-BUSY_TIMEOUT_SECONDS = 15
 _DOCUMENTS: Mapping[str, type[BaseModel]] = {"progress": Progress, "result": JobResult, "failure": JobFailure}
 _JOB_FIELDS = tuple(field.name for field in fields(Job))
-
-
-def make_engine(database_url: str) -> Engine:
-    """An engine; for SQLite also the folder of its file, and the settings that let threads share it."""
-    url = make_url(database_url)
-    if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
-    if url.database:
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
-
-    @event.listens_for(engine, "connect")
-    def _prepare(connection: Any, _record: object) -> None:
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")  # readers and the writer do not wait for each other
-        cursor.execute("PRAGMA synchronous=FULL")  # a job once accepted survives a power cut
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.close()
-
-    return engine
-
-
-def upgrade_database(engine: Engine) -> None:
-    """Bring the tables to the newest form, from nothing or from any older one."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
 
 
 class SqlJobStore:

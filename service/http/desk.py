@@ -8,10 +8,10 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from service.joblogs import JobLogs
-from service.jobs import Jobs
+from service.jobs.jobs import Jobs
+from service.jobs.trials import Trials
 from service.predictions import Predictions
 from service.settings import Settings
-from service.trials import Trials
 
 
 @dataclass(frozen=True)

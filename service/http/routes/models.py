@@ -9,9 +9,9 @@ from fastapi import APIRouter, Path
 from pipelines.specs.model_source import RegisteredNetwork
 from pipelines.specs.prediction import PredictAnswer, PredictRequest
 from pipelines.specs.record import Name
-from service.desk import PredictionsDep
-from service.problems import problems
-from service.routes.bodies import StrictJsonRoute
+from service.http.desk import PredictionsDep
+from service.http.problems import problems
+from service.http.routes.bodies import StrictJsonRoute
 
 router = APIRouter(prefix="/v1", tags=["models"], route_class=StrictJsonRoute)
 

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Path
 
 from pipelines.specs.presets import PRESETS
 from service.errors import PresetNotFoundError
-from service.problems import problems
-from service.schemas import Preset, PresetList
+from service.http.problems import problems
+from service.http.schemas import Preset, PresetList
 
 router = APIRouter(prefix="/v1/presets", tags=["presets"])
 

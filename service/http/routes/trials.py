@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from service.desk import JobsDep, TrialsDep
-from service.problems import problems
-from service.routes.jobs import JobId
-from service.schemas import TrialPage, TrialQuery
+from service.http.desk import JobsDep, TrialsDep
+from service.http.problems import problems
+from service.http.routes.jobs import JobId
+from service.http.schemas import TrialPage, TrialQuery
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 

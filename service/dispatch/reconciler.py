@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from service.attempts import JobSteps
+from service.dispatch.attempts import JobSteps
 from service.interfaces import JobFolders, JobStore, Launcher, LauncherUnavailableError, Runs, StaleJobError
 from service.records import ClusterStatus, Job
 from service.settings import Settings

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from service.errors import UnsupportedMediaTypeError
-from service.strict_json import parse_json
+from service.http.strict_json import parse_json
 
 
 class StrictJsonRoute(APIRoute):

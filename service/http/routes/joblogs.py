@@ -11,12 +11,12 @@ from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import PlainTextResponse, Response
 
-from service.desk import JobsDep, LogsDep
 from service.errors import Fault, InvalidRequestError
+from service.http.desk import JobsDep, LogsDep
+from service.http.problems import problems
+from service.http.routes.jobs import JobId
+from service.http.schemas import LogQuery
 from service.joblogs import JobLogs, LinePosition, LogLine
-from service.problems import problems
-from service.routes.jobs import JobId
-from service.schemas import LogQuery
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 

@@ -17,7 +17,7 @@ from starlette.routing import compile_path
 from starlette.types import Scope
 
 from service.errors import Fault, ServiceError
-from service.schemas import Problem, ProblemItem
+from service.http.schemas import Problem, ProblemItem
 
 log = structlog.get_logger(__name__)
 

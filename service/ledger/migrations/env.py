@@ -1,14 +1,14 @@
-"""How Alembic reaches the database: through the connection that `service.store.upgrade_database` hands it."""
+"""How Alembic reaches the database: through the connection that `service.ledger.database.upgrade_database` hands it."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from service.models import Base
+from service.ledger.tables import Base
 
 connection = context.config.attributes.get("connection")
 if connection is None:
-    raise SystemExit("Migrations run when the service starts; see service.store.upgrade_database.")
+    raise SystemExit("Migrations run when the service starts; see service.ledger.database.upgrade_database.")
 # Batch mode: SQLite changes a column only by copying its table.
 context.configure(connection=connection, target_metadata=Base.metadata, render_as_batch=True)
 with context.begin_transaction():

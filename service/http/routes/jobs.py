@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from pipelines.specs.plans import Plan
-from service.desk import JobsDep, SettingsDep
-from service.problems import problems
-from service.routes.bodies import StrictJsonRoute
-from service.schemas import JOB_ID_PATTERN, JobCreate, JobDetail, JobPage, JobPublic, JobQuery
+from service.http.desk import JobsDep, SettingsDep
+from service.http.problems import problems
+from service.http.routes.bodies import StrictJsonRoute
+from service.http.schemas import JOB_ID_PATTERN, JobCreate, JobDetail, JobPage, JobPublic, JobQuery
 
 router = APIRouter(prefix="/v1", tags=["jobs"], route_class=StrictJsonRoute)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from pipelines.specs.trial_documents import TrialList, TrialSummary, rank
 from service.errors import NoTrialsError, TrialsUnavailableError
+from service.http.schemas import TrialPage, TrialQuery
 from service.interfaces import FolderError, JobFolders
 from service.records import Job
-from service.schemas import TrialPage, TrialQuery
 
 
 class Trials:

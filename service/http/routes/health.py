@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from service.desk import JobsDep
-from service.problems import problems
-from service.schemas import Health
+from service.http.desk import JobsDep
+from service.http.problems import problems
+from service.http.schemas import Health
 
 router = APIRouter(tags=["health"])
 

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.specs.prediction import MAX_REQUEST_BYTES, MAX_TOTAL_CHARACTERS
 from service.errors import BodyTooLargeError, HostNotAllowedError, ServiceError
-from service.problems import REQUEST_ID_KEY, problem_response
+from service.http.problems import REQUEST_ID_KEY, problem_response
 
 log = structlog.get_logger(__name__)
 

@@ -1,0 +1,41 @@
+"""The database: SQLite for one machine, PostgreSQL for a team, and how it comes to its newest form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Engine, create_engine, event, make_url
+
+BUSY_TIMEOUT_SECONDS = 15
+
+
+def make_engine(database_url: str) -> Engine:
+    """An engine; for SQLite also the folder of its file, and the settings that let threads share it."""
+    url = make_url(database_url)
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True)
+    if url.database:
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")  # readers and the writer do not wait for each other
+        cursor.execute("PRAGMA synchronous=FULL")  # a job once accepted survives a power cut
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    return engine
+
+
+def upgrade_database(engine: Engine) -> None:
+    """Bring the tables to the newest form, from nothing or from any older one."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
