@@ -17,6 +17,7 @@ from electra_core.initialization import glorot_linear, sinusoidal_, truncated_no
 from electra_core.kernels import attention, compute_dtype, native_kernels
 from electra_core.native.functions import EncoderLayerFunction, LayerSettings, NativeDropout
 from electra_core.native.library import NativeLibrary
+from electra_core.neighbours import hand_on_positions_, look_beside_, separate_positions_
 from electra_core.randomness import Draws, stream_id
 
 MASKED_SCORE = -1e9
@@ -36,6 +37,8 @@ class Embeddings(nn.Module):
         self.position = nn.Parameter(truncated_normal_(torch.empty(config.max_position_embeddings, width), scale, rng))
         if config.position_embedding_init == "sinusoidal":
             sinusoidal_(self.position)
+        if config.num_position_features:
+            separate_positions_(self.word, self.position, config)
         self.token_type = nn.Parameter(truncated_normal_(torch.empty(config.type_vocab_size, width), scale, rng))
         self.layer_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout_prob = config.hidden_dropout_prob
@@ -166,6 +169,11 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(
             EncoderLayer(config, rng, f"{name}.layer{index}") for index in range(config.num_hidden_layers)
         )
+        if config.num_position_features:
+            if self.embeddings_projection is not None:
+                hand_on_positions_(self.embeddings_projection, config)
+            first: EncoderLayer = self.layers[0]  # type: ignore[assignment]
+            look_beside_(first.query_key_value, config)
         self.embeddings_stream = stream_id(f"{name}.embeddings")
 
     def forward(self, embedded_BLE: Tensor, attention_mask: Tensor | None, draws: Draws | None) -> Tensor:

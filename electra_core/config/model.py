@@ -15,6 +15,10 @@ VOCAB_PADDING_MULTIPLE = 64
 """Embedding rows are padded to a multiple of this: matrix units want it, and the extra logits are masked."""
 
 
+MIN_POSITION_FEATURES = 4
+"""Two sinusoids: one tells only what lies half a period apart."""
+
+
 class EncoderConfig(FrozenModel):
     """One Transformer encoder: BERT's, post-LayerNorm, erf GELU. The names are those of Transformers."""
 
@@ -35,6 +39,8 @@ class EncoderConfig(FrozenModel):
     initializer_range: Annotated[float, Field(gt=0)] = 0.02
     """Standard deviation of the truncated normal that weights start from."""
     position_embedding_init: Literal["normal", "sinusoidal"] = "normal"
+    attention_init: Literal["normal", "neighbours"] = "normal"
+    """`neighbours`: see `electra_core.neighbours`."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -44,6 +50,17 @@ class EncoderConfig(FrozenModel):
                 f"got {self.hidden_size} and {self.num_attention_heads}"
             )
         return self
+
+    @property
+    def num_position_features(self) -> int:
+        """Features that start as the position's: a quarter of the embedding at most, and half of a head, so that each
+        head has others for what the words are; even. 0 without `attention_init: neighbours`, and without room for it.
+        """
+        if self.attention_init == "normal":
+            return 0
+        head_width = self.hidden_size // self.num_attention_heads
+        width = min(self.embedding_size // 4, head_width // 2) // 2 * 2
+        return width if width >= MIN_POSITION_FEATURES else 0
 
     @property
     def padded_vocab_size(self) -> int:
@@ -85,6 +102,11 @@ class ModelConfig(FrozenModel):
     position_embedding_init: Literal["normal", "sinusoidal"] = "normal"
     """`normal` is the original's; `sinusoidal` starts the learned table from 0.1 × sinusoids, which tiny budgets
     profit from."""
+    attention_init: Literal["normal", "neighbours"] = "normal"
+    """`normal` is the original's; `neighbours` starts the first layer of each network with heads that look at the
+    tokens beside their own, at offsets −1, 1, −2, 2 and so on, which a small budget otherwise spends on finding them.
+    It decides how positions start, too. A network with embeddings under 16 or heads under 8 wide has no room for it and
+    starts as `normal`."""
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:
@@ -159,4 +181,5 @@ class ModelConfig(FrozenModel):
             layer_norm_eps=self.layer_norm_eps,
             initializer_range=self.initializer_range,
             position_embedding_init=self.position_embedding_init,
+            attention_init=self.attention_init,
         )

@@ -83,8 +83,9 @@ def transformers_config(encoder: EncoderConfig, special: SpecialTokens, architec
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
-    if encoder.position_embedding_init != "normal":  # ours: the start that the same network without pretraining has
-        config["position_embedding_init"] = encoder.position_embedding_init
+    for name in ("position_embedding_init", "attention_init"):
+        if getattr(encoder, name) != "normal":  # ours: the start that the same network without pretraining has
+            config[name] = getattr(encoder, name)
     return config
 
 

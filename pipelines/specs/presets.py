@@ -14,7 +14,7 @@ def electra_tiny() -> PretrainSpec:
     """Two layers, 128 wide: a model for demonstrations and tests, trained in minutes by two CPU workers.
 
     It leaves the paper where a tiny network and a tiny budget profit: Muon for the matrices, wider initial weights,
-    sinusoidal positions, no dropout on text that is seen once, a short warm-up, and β₂ 0.98. Chosen on the
+    heads that start at the neighbours, no dropout on text seen once, a short warm-up, and β₂ 0.98. Chosen on the
     documentation of Python packages, one seed each: after 6 M tokens Adam had a held-out AUC of 0.77, Muon of 0.81.
     """
     return PretrainSpec(
@@ -34,6 +34,7 @@ def electra_tiny() -> PretrainSpec:
             attention_probs_dropout_prob=0.0,
             initializer_range=0.08,
             position_embedding_init="sinusoidal",
+            attention_init="neighbours",
         ),
         optimizer=OptimizerConfig(
             name="muon", learning_rate=6e-4, muon_learning_rate=1e-3, warmup_steps=500, beta2=0.98

@@ -26,6 +26,7 @@ _FIT_ANY_WEIGHTS = frozenset(
         "model.attention_probs_dropout_prob",
         "model.initializer_range",
         "model.position_embedding_init",
+        "model.attention_init",
     }
 )
 """Fields of the networks that say nothing of what finished weights were made for. Heads and `layer_norm_eps` are not

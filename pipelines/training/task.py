@@ -56,8 +56,11 @@ class TrainingTask:
         for name in ("layerwise_decay_skips_one", "embedding_learning_rate"):
             if not optimizer[name]:  # a field that jobs of an earlier version did not have
                 del optimizer[name]
-        sections = [section.model_dump(mode="json") for section in (spec.model, spec.objective, spec.masking)]
-        decisive = [self.corpus.digest, weights, training, *sections, optimizer]
+        model = spec.model.model_dump(mode="json")
+        if spec.model.attention_init == "normal":  # likewise
+            del model["attention_init"]
+        sections = [section.model_dump(mode="json") for section in (spec.objective, spec.masking)]
+        decisive = [self.corpus.digest, weights, training, model, *sections, optimizer]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def is_continuation(self, worker: Worker) -> Tensor | None:

@@ -34,7 +34,7 @@ _RULES = {"model_type": (None, "electra"), "hidden_act": ("gelu", "gelu"), "posi
 """Fields of config.json to their default and the only value our networks compute."""
 _OTHER_FIELDS = (
     *("hidden_dropout_prob", "attention_probs_dropout_prob"),
-    *("initializer_range", "position_embedding_init"),
+    *("initializer_range", "position_embedding_init", "attention_init"),
 )
 
 

@@ -32,6 +32,7 @@ SIZES = [
     {"embedding_size": 32, "generator_size_ratio": 1.0, "num_attention_heads": 4},
     {"hidden_size": 48, "num_attention_heads": 3, "intermediate_size": 80, "num_hidden_layers": 3},
     {"position_embedding_init": "sinusoidal", "num_attention_heads": 1, "layer_norm_eps": 1e-6},
+    {"position_embedding_init": "sinusoidal", "attention_init": "neighbours"},
 ]
 STATES = {"discriminator": discriminator_state_dict, "generator": generator_state_dict}
 CLASSES = {"discriminator": ElectraForPreTraining, "generator": ElectraForMaskedLM}

@@ -55,7 +55,8 @@ def test_what_weights_do_not_depend_on_can_be_searched_with_them() -> None:
     rates = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
     numbers = [f"model.{name}: {{type: uniform, low: 0.01, high: 0.2}}" for name in rates]
     start = "model.position_embedding_init: {type: choice, values: [normal, sinusoidal]}"
-    load_spec(text(base=INITIALIZED, space=f"{{{', '.join([*numbers, start])}}}"))
+    heads = "model.attention_init: {type: choice, values: [normal, neighbours]}"
+    load_spec(text(base=INITIALIZED, space=f"{{{', '.join([*numbers, start, heads])}}}"))
 
 
 @pytest.mark.parametrize(
