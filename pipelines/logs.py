@@ -8,6 +8,8 @@ from typing import Any
 
 import structlog
 
+from pipelines.joblogs.redaction import redactor
+
 
 def configure_logging(**context: Any) -> None:
     """Send this process's log to stdout, with `context` in every line. Call once per process."""
@@ -27,6 +29,7 @@ def configure_logging(**context: Any) -> None:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
+            _without_secrets,
             renderer,
         ],
     )
@@ -36,3 +39,9 @@ def configure_logging(**context: Any) -> None:
     ours.handlers, ours.propagate = [handler], False
     ours.setLevel(logging.INFO)
     structlog.contextvars.bind_contextvars(**context)
+
+
+def _without_secrets(_: Any, __: str, event: Any) -> Any:
+    """Whatever the environment holds of credentials does not reach Ray's dashboard."""
+    redact = redactor()
+    return {key: redact(value) if isinstance(value, str) else value for key, value in event.items()}
