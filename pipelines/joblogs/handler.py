@@ -39,7 +39,11 @@ def logging_to(keeper: LogKeeper) -> Iterator[None]:
     ours, root = logging.getLogger("pipelines"), logging.getLogger()
     handler, others = KeptLogHandler(keeper), KeptLogHandler(keeper, logging.WARNING)
     others.addFilter(lambda record: record.name.partition(".")[0] not in _OURS)
-    attached = [(ours, handler), (logging.getLogger("electra_core"), handler), (root, others)]
+    attached: list[tuple[logging.Logger, logging.Handler]] = [
+        (ours, handler),
+        (logging.getLogger("electra_core"), handler),
+        (root, others),
+    ]
     if not root.handlers:
         # Of a logger without handlers Python prints warnings by itself, and must go on to.
         printing = logging.StreamHandler(sys.stderr)
