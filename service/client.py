@@ -15,14 +15,12 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
+from service.http.log_schemas import LogPage, LogRecord, LogSourceList
 from service.http.schemas import (
     Health,
     JobDetail,
     JobPage,
     JobPublic,
-    LogPage,
-    LogRecord,
-    LogSourceList,
     Preset,
     PresetList,
     Problem,

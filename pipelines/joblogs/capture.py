@@ -6,7 +6,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TextIO
@@ -23,8 +23,8 @@ def capturing(keeper: LogKeeper, *, prints: bool) -> Iterator[None]:
 
     Not with `prints` where what other processes print comes by, as in the driver of a Ray job.
     """
-    hooks = _Hooks(keeper)
     tees = [_Tee(getattr(sys, name), keeper, name) for name in ("stdout", "stderr")] if prints else []
+    hooks = _Hooks(keeper, tees)
     before = (warnings.showwarning, sys.excepthook, threading.excepthook)
     warnings.showwarning, sys.excepthook, threading.excepthook = (
         hooks.show_warning(before[0]),
@@ -51,8 +51,9 @@ def capturing(keeper: LogKeeper, *, prints: bool) -> Iterator[None]:
 
 
 class _Hooks:
-    def __init__(self, keeper: LogKeeper) -> None:
+    def __init__(self, keeper: LogKeeper, tees: Sequence[_Tee]) -> None:
         self._keeper = keeper
+        self._tees = tees
 
     def show_warning(self, before: Any) -> Any:
         def show(
@@ -60,7 +61,13 @@ class _Hooks:
         ) -> None:
             words = f"{category.__name__}: {message}"
             self._keeper.add("warning", "warnings", words, {"file": filename, "line": lineno})
-            before(message, category, filename, lineno, *rest, **more)
+            for tee in self._tees:
+                tee.is_muted = True  # else what is printed of it is kept a second time
+            try:
+                before(message, category, filename, lineno, *rest, **more)
+            finally:
+                for tee in self._tees:
+                    tee.is_muted = False
 
         return show
 
@@ -90,12 +97,13 @@ class _Tee:
         self._keeper = keeper
         self._rest = ""
         self._has_ended = False
+        self.is_muted = False
         self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
         """As of any stream."""
         count = self.original.write(text)
-        if not self._has_ended:
+        if not self._has_ended and not self.is_muted:
             with self._lock:
                 *lines, self._rest = (self._rest + text).split("\n")
                 if len(self._rest) > _LONGEST_LINE:

@@ -13,7 +13,7 @@ from service.cli.console import INTERRUPTED, InputError, JsonOption, UrlOption, 
 from service.cli.inputs import open_client
 from service.cli.jobs import JobArgument
 from service.client import ElectraClient
-from service.http.schemas import LogRecord
+from service.http.log_schemas import LogRecord
 from service.joblogs.lines import render_line
 
 _LINES_A_PAGE = 1000

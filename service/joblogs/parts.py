@@ -49,7 +49,7 @@ class SourceFiles:
     @property
     def state(self) -> tuple[str, ...]:
         """Changes when there is more to read."""
-        return tuple(part.identity for part in self.parts[-1:]) + (str(len(self.parts)),)
+        return (*(part.identity for part in self.parts[-1:]), str(len(self.parts)))
 
     @property
     def size_bytes(self) -> int:

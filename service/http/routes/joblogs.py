@@ -14,9 +14,9 @@ from starlette.responses import PlainTextResponse, Response
 from pipelines.specs.log_lines import DRIVER_OUTPUT
 from service.errors import Fault, InvalidCursorError, InvalidRequestError
 from service.http.desk import JobsDep, KeptLogsDep, LogsDep
+from service.http.log_schemas import LogPage, LogQuery, LogRecord, LogSource, LogSourceList, LogSourceQuery
 from service.http.problems import problems
 from service.http.routes.jobs import JobId
-from service.http.schemas import LogPage, LogQuery, LogRecord, LogSource, LogSourceList, LogSourceQuery
 from service.joblogs.cursors import LogCursor
 from service.joblogs.kept import FollowedLine, KeptLogs, LogWish
 from service.joblogs.lines import KeptLine, render_line
