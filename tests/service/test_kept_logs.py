@@ -15,8 +15,8 @@ from service_doubles import make_job
 from pipelines.joblogs.lines import encode_line
 from pipelines.joblogs.parts import PartWriter
 from pipelines.specs.log_lines import PartKey
-from service.joblogs import kept, merging
 from service.http.desk import Desk
+from service.joblogs import kept, merging
 from service.joblogs.cursors import LogCursor, Position
 from service.joblogs.kept import FollowedLine, LogWish
 from service.joblogs.lines import KeptLine, parse_line, render_line
@@ -354,9 +354,7 @@ async def test_following_tells_each_line_of_each_attempt_once_to_the_end(
         assert [json.loads(event["data"])["message"] for event in events(rest.text)[:-1]] == told[place + 1 :]
 
 
-async def test_following_sees_what_is_written_meanwhile(
-    desk: Desk, job: Job, store: SqlJobStore, logs: Logs
-) -> None:
+async def test_following_sees_what_is_written_meanwhile(desk: Desk, job: Job, store: SqlJobStore, logs: Logs) -> None:
     following = desk.kept_logs.follow(job.job_id, LogWish(2, ["rank-*"]), None)
 
     async def next_message() -> str:
