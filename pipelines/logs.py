@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -29,7 +30,7 @@ def configure_logging(**context: Any) -> None:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
-            _without_secrets,
+            _without(redactor()),
             renderer,
         ],
     )
@@ -41,7 +42,10 @@ def configure_logging(**context: Any) -> None:
     structlog.contextvars.bind_contextvars(**context)
 
 
-def _without_secrets(_: Any, __: str, event: Any) -> Any:
+def _without(redact: Callable[[str], str]) -> Any:
     """Whatever the environment holds of credentials does not reach Ray's dashboard."""
-    redact = redactor()
-    return {key: redact(value) if isinstance(value, str) else value for key, value in event.items()}
+
+    def process(_: Any, __: str, event: Any) -> Any:
+        return {key: redact(value) if isinstance(value, str) else value for key, value in event.items()}
+
+    return process

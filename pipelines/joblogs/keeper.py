@@ -113,8 +113,8 @@ class LogKeeper:
         num_failures = 0
         while True:
             self._wake.wait(self._flush_seconds)
+            self._wake.clear()  # before the look at the end, whose call would be lost between the two
             is_last = self._closing.is_set()
-            self._wake.clear()
             try:
                 self._write()
             except Exception as error:  # noqa: BLE001 - nothing that a storage does ends a training

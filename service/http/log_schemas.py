@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
@@ -9,6 +10,9 @@ from pydantic import AwareDatetime, Field
 from pipelines.specs.log_lines import DRIVER_OUTPUT
 from service.http.schemas import Answer, Request
 
+# Within these, moments can be reckoned with.
+_FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+LogMoment = Annotated[AwareDatetime, Field(ge=_FIRST, le=_LAST)]
 LogSourceName = Annotated[str, Field(pattern=r"^(\*|[a-z0-9][a-z0-9._-]{0,79}\*?)$")]
 
 
@@ -28,9 +32,9 @@ class LogQuery(Request):
     """This level and those above."""
     contains: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Plain text that must stand in the line, without regard to upper and lower case."""
-    since: AwareDatetime | None = None
+    since: LogMoment | None = None
     """No line before."""
-    until: AwareDatetime | None = None
+    until: LogMoment | None = None
     """No line after."""
     limit: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Lines a page; 200 when absent."""

@@ -59,7 +59,10 @@ class KeptLine:
     @property
     def searched(self) -> str:
         """What a search looks at, without regard to upper and lower case."""
-        fields = " ".join(f"{key}={_shown(value)}" for key, value in self.fields.items())
+        # Text as it is, and not with the quotes and escapes that it is shown with.
+        fields = " ".join(
+            f"{key}={value if isinstance(value, str) else _shown(value)}" for key, value in self.fields.items()
+        )
         return f"{self.logger} {self.message} {fields}".casefold()
 
 

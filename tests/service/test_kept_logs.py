@@ -241,6 +241,9 @@ HOSTILE = [
     b'{"a":NaN,"b":1e999,"\\udfff":["\\ud800"]}}\n',
     b'{"time":"9999-12-31T23:59:59-23:00","level":"info","logger":"l","message":"late"}\n',
     b"x" * 300_000 + b"\n",
+    b'{"time":"2026-11-01T00:00:00+00:00","level":"info","logger":"l","message":"m","fields":{"a":'
+    + b"9" * 4000
+    + b"}}\n",
     b"no end",
 ]
 
@@ -298,6 +301,8 @@ def test_a_line_is_of_the_source_in_whose_part_it_stands() -> None:
         ("limit=1001", "/query/limit"),
         ("contains=", "/query/contains"),
         ("since=yesterday", "/query/since"),
+        ("since=0001-01-01T00:00:00Z", "/query/since"),
+        ("until=9999-12-31T23:59:59Z", "/query/until"),
         ("cursor=abc", "/query/cursor"),
         ("cursor=WzEsIi4uIix7fV0", "/query/cursor"),  # [1,"..",{}]
         ("cursor=WzEsIiIseyJhIjpbMSwieCIsMV19XQ", "/query/cursor"),  # [1,"",{"a":[1,"x",1]}]
