@@ -35,6 +35,7 @@ from pipelines.errors import (
     ResourceError,
 )
 from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.joblogs.context import LogContext, keep_logs
 from pipelines.logs import configure_logging
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
@@ -71,9 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if previous is not None and previous.state == "SUCCEEDED":
         log.info("job_already_succeeded", extra={"uri": directory.uri})
         return 0
-    result = run(directory, options.attempt, tracking_uri)
-    _write_result(directory, result)
-    log.info("job_finished", extra={"state": result.state, "uri": directory.uri, "models": _model_names(result)})
+    # What its workers print comes by here too: each keeps its own.
+    with keep_logs(LogContext(directory.uri, options.attempt), "driver", prints=False):
+        result = run(directory, options.attempt, tracking_uri)
+        _write_result(directory, result)
+        log.info("job_finished", extra={"state": result.state, "uri": directory.uri, "models": _model_names(result)})
     return 1 if result.state == "FAILED" else 0
 
 

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from urllib.parse import quote, urlsplit
@@ -14,7 +15,17 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
-from service.http.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
+from service.http.log_schemas import LogPage, LogRecord, LogSourceList
+from service.http.schemas import (
+    Health,
+    JobDetail,
+    JobPage,
+    JobPublic,
+    Preset,
+    PresetList,
+    Problem,
+    TrialPage,
+)
 from service.http.server_events import ServerEvent, parse_events, stream_lines
 from service.states import JobState
 
@@ -207,14 +218,68 @@ class ElectraClient:
         """What a job has written so far: its last attempt, unless another is named."""
         return self._get(f"/v1/jobs/{_segment(job_id)}/logs", params=_attempt(attempt)).text
 
+    def log_page(
+        self,
+        job_id: str,
+        *,
+        attempt: int | None = None,
+        sources: Sequence[str] = (),
+        level: str | None = None,
+        contains: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 200,
+        cursor: str | None = None,
+    ) -> LogPage:
+        """One page of what the processes of a job logged in one attempt, oldest first.
+
+        Args:
+            job_id: of the job.
+            attempt: the last one, unless another is named.
+            sources: such as `rank-0` or `seed-*`; none for all.
+            level: this one and those above.
+            contains: plain text, without regard to upper and lower case.
+            since: no line before.
+            until: no line after.
+            limit: lines, 1000 at most.
+            cursor: `next_cursor` of the page before.
+        """
+        query = _log_query(attempt, sources, level, contains) | {"limit": limit, "format": "json"}
+        optional = (("since", since and since.isoformat()), ("until", until and until.isoformat()), ("cursor", cursor))
+        query |= {key: value for key, value in optional if value is not None}
+        return self._read(LogPage, self._get(f"/v1/jobs/{_segment(job_id)}/logs", params=query))
+
+    def log_sources(self, job_id: str, *, attempt: int | None = None) -> LogSourceList:
+        """The processes of a job that keep logs of their own: in its last attempt, unless another is named."""
+        return self._read(
+            LogSourceList, self._get(f"/v1/jobs/{_segment(job_id)}/logs/sources", params=_attempt(attempt))
+        )
+
+    def follow_log_records(
+        self,
+        job_id: str,
+        *,
+        attempt: int | None = None,
+        sources: Sequence[str] = (),
+        level: str | None = None,
+        contains: str | None = None,
+    ) -> Iterator[LogRecord]:
+        """What the processes of a job log, as they log it, until it ends; see `log_page`."""
+        query = _log_query(attempt, sources, level, contains) | {"format": "jsonl"}
+        for line in self._follow(job_id, query, None):
+            yield self._checked(LogRecord.model_validate_json, "LogRecord", line.text)
+
     def follow_logs(
         self, job_id: str, *, attempt: int | None = None, last_event_id: str | None = None
     ) -> Iterator[LogLine]:
         """What a job writes, as it writes it, until it ends. Goes on where it was after a broken connection."""
+        return self._follow(job_id, _attempt(attempt), last_event_id)
+
+    def _follow(self, job_id: str, query: Mapping[str, Any], last_event_id: str | None) -> Iterator[LogLine]:
         heard_at = time.monotonic()
         while True:
             try:
-                for event in self._stream(job_id, attempt, last_event_id):
+                for event in self._stream(job_id, query, last_event_id):
                     heard_at = time.monotonic()
                     last_event_id = event.event_id or last_event_id
                     if event.name == "end":
@@ -240,13 +305,13 @@ class ElectraClient:
             return False
         return answer.is_success and self._read(Health, answer).status == "ok"
 
-    def _stream(self, job_id: str, attempt: int | None, last_event_id: str | None) -> Iterator[ServerEvent]:
+    def _stream(self, job_id: str, query: Mapping[str, Any], last_event_id: str | None) -> Iterator[ServerEvent]:
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
         url = f"/v1/jobs/{_segment(job_id)}/logs"
         timeout = httpx.Timeout(_STREAM_SILENCE_SECONDS, connect=10.0)
-        params = {**_attempt(attempt), "follow": "true"}
+        params = {**query, "follow": "true"}
         try:
             with self._http.stream("GET", url, params=params, headers=headers, timeout=timeout) as answer:
                 if not answer.is_success:
@@ -293,9 +358,9 @@ class ElectraClient:
     def _read(self, model: type[Model], answer: httpx.Response) -> Model:
         return self._checked(model.model_validate_json, model.__name__, answer)
 
-    def _checked(self, read: Callable[[bytes], Checked], name: str, answer: httpx.Response) -> Checked:
+    def _checked(self, read: Callable[[bytes], Checked], name: str, answer: httpx.Response | str) -> Checked:
         try:
-            return read(answer.content)
+            return read(answer.encode() if isinstance(answer, str) else answer.content)
         except ValidationError as error:
             raise UnexpectedAnswerError(
                 f"{self.base_url} gave an answer that is no {name}: is it this service, in this version?"
@@ -304,6 +369,11 @@ class ElectraClient:
 
 def _attempt(attempt: int | None) -> dict[str, Any]:
     return {} if attempt is None else {"attempt": attempt}
+
+
+def _log_query(attempt: int | None, sources: Sequence[str], level: str | None, contains: str | None) -> dict[str, Any]:
+    optional = (("source", list(sources) or None), ("level", level), ("contains", contains))
+    return {**_attempt(attempt), **{key: value for key, value in optional if value is not None}}
 
 
 def _segment(name: str) -> str:

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from pipelines.specs.log_lines import DEFAULT_SOURCE_BYTES
+
 MAX_PREDICT_TIMEOUT_SECONDS = 3600.0
 """That a service can be set to: no prediction of any service lasts longer."""
 
@@ -86,6 +88,9 @@ class Settings(BaseSettings):
     source_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
     """Time for looking at all of a spec's files."""
 
+    job_log_max_bytes: Annotated[int, Field(ge=64 * 1024, le=1024**3)] = DEFAULT_SOURCE_BYTES
+    """Of the log that each process of an attempt keeps in storage. Of a longer one the beginning and the end are kept,
+    with a line between them that says how many lines were deleted."""
     log_json: bool | None = None
     """Log lines as JSON; when absent, JSON unless standard error is a terminal."""
 

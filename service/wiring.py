@@ -11,7 +11,8 @@ from service.dispatch.launcher import RayLauncher
 from service.dispatch.reconciler import Reconciler
 from service.dispatch.runs import MlflowRuns
 from service.http.desk import Desk
-from service.joblogs import JobLogs
+from service.joblogs.kept import KeptLogs
+from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.ledger.database import make_engine, upgrade_database
@@ -41,7 +42,14 @@ def running(settings: Settings) -> Iterator[Desk]:
             # Beside the start: a storage that is slow or away must not hold it up.
             threading.Thread(target=predictions.delete_left_behind, name="left-behind", daemon=True).start()
             try:
-                yield Desk(settings, jobs, JobLogs(store, desk_launcher, folders), predictions, Trials(folders))
+                yield Desk(
+                    settings=settings,
+                    jobs=jobs,
+                    logs=JobLogs(store, desk_launcher, folders),
+                    kept_logs=KeptLogs(store, settings),
+                    predictions=predictions,
+                    trials=Trials(folders),
+                )
             finally:
                 # Before the reconciler's last step, which may take its time: whoever waits for a prediction is let go.
                 predictions.close()

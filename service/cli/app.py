@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from service.cli import convert, demo, jobs, models, plan, predict, stack, submit, trials
+from service.cli import convert, demo, joblogs, jobs, models, plan, predict, stack, submit, trials
 from service.cli.console import ReadableErrors
 
 app = typer.Typer(
@@ -25,7 +25,7 @@ app.command()(convert.convert)
 app.command("jobs")(jobs.list_jobs)
 app.command()(jobs.show)
 app.command()(trials.trials)
-app.command()(jobs.logs)
+app.command()(joblogs.logs)
 app.command()(jobs.cancel)
 app.command()(models.models)
 app.command()(predict.predict)

@@ -1,4 +1,4 @@
-"""`electra jobs`, `show`, `logs`, `cancel`: what became of the jobs."""
+"""`electra jobs`, `show`, `cancel`: what became of the jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.console import INTERRUPTED, JsonOption, UrlOption, stderr, stdout
+from service.cli.console import JsonOption, UrlOption, stderr, stdout
 from service.cli.inputs import open_client
 from service.cli.render import current_progress, job_table, jobs_table, marked_sentence, sentence_legend
 from service.cli.result_tables import result_tables
@@ -64,25 +64,6 @@ def show(job: JobArgument, url: UrlOption = None, as_json: JsonOption = False) -
         console.print(marked_sentence(found.result.example))
         console.print(sentence_legend(found.result.example), style="dim", markup=False)
     typer.echo("\n" + yaml.safe_dump(found.spec, sort_keys=False, allow_unicode=True, width=110).rstrip())
-
-
-def logs(
-    job: JobArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
-    attempt: Annotated[int | None, typer.Option(min=1, help="The last one by default.")] = None,
-    url: UrlOption = None,
-) -> None:
-    """Print what a job has written."""
-    with open_client(url) as client:
-        if not follow:
-            typer.echo(client.logs(job, attempt=attempt), nl=False)
-            return
-        try:
-            for line in client.follow_logs(job, attempt=attempt):
-                typer.echo(line.text)
-        except KeyboardInterrupt:
-            stderr().print(f"\nStopped following; the job goes on. Again:  electra logs -f {job}", markup=False)
-            raise typer.Exit(INTERRUPTED) from None
 
 
 def cancel(job: JobArgument, url: UrlOption = None, as_json: JsonOption = False) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from service.joblogs import JobLogs
+from service.joblogs.kept import KeptLogs
+from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.predictions import Predictions
@@ -21,6 +22,7 @@ class Desk:
     settings: Settings
     jobs: Jobs
     logs: JobLogs
+    kept_logs: KeptLogs
     predictions: Predictions
     trials: Trials
 
@@ -39,6 +41,10 @@ def _logs(desk: Annotated[Desk, Depends(_desk)]) -> JobLogs:
     return desk.logs
 
 
+def _kept_logs(desk: Annotated[Desk, Depends(_desk)]) -> KeptLogs:
+    return desk.kept_logs
+
+
 def _predictions(desk: Annotated[Desk, Depends(_desk)]) -> Predictions:
     return desk.predictions
 
@@ -53,6 +59,7 @@ def _settings(desk: Annotated[Desk, Depends(_desk)]) -> Settings:
 
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 LogsDep = Annotated[JobLogs, Depends(_logs)]
+KeptLogsDep = Annotated[KeptLogs, Depends(_kept_logs)]
 PredictionsDep = Annotated[Predictions, Depends(_predictions)]
 TrialsDep = Annotated[Trials, Depends(_trials)]
 SettingsDep = Annotated[Settings, Depends(_settings)]

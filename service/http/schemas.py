@@ -54,17 +54,6 @@ class JobQuery(Request):
     """`next_cursor` of the page before."""
 
 
-class LogQuery(Request):
-    """Which part of a log."""
-
-    attempt: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """The current one when absent; events begin with the first."""
-    tail: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Only so many lines from the end; not for events."""
-    follow: bool = False
-    """Send server-sent events until the job ends."""
-
-
 class TrialQuery(Request):
     """Which trials of a search to list, and in which order."""
 

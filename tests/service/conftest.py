@@ -11,7 +11,8 @@ from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
 
 from service.app import create_app
 from service.http.desk import Desk
-from service.joblogs import JobLogs
+from service.joblogs.kept import KeptLogs
+from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.ledger.database import make_engine, upgrade_database
@@ -77,7 +78,14 @@ def desk(
     predictions: Predictions,
 ) -> Desk:
     """Without a reconciler: what the desk does by itself."""
-    return Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions, Trials(folders))
+    return Desk(
+        settings=settings,
+        jobs=Jobs(store, settings),
+        logs=JobLogs(store, launcher, folders),
+        kept_logs=KeptLogs(store, settings),
+        predictions=predictions,
+        trials=Trials(folders),
+    )
 
 
 @pytest.fixture

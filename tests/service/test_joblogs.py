@@ -7,7 +7,7 @@ import httpx
 import pytest
 from service_doubles import FakeLauncher, MemoryFolders, make_job
 
-from service import joblogs
+from service.joblogs import printed
 from service.ledger.store import SqlJobStore
 from service.records import Job
 from service.states import JobState
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joblogs, "POLL_INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr(joblogs, "_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(printed, "POLL_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(printed, "_CACHE_SECONDS", 0.0)
 
 
 @pytest.fixture

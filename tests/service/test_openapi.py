@@ -25,7 +25,8 @@ from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
 
 from service.app import create_app
 from service.http.desk import Desk
-from service.joblogs import JobLogs
+from service.joblogs.kept import KeptLogs
+from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.ledger.database import make_engine, upgrade_database
@@ -60,7 +61,14 @@ def wire(settings: Settings) -> Iterator[Desk]:
     launcher = FakeLauncher()
     predictions = Predictions(launcher, MemoryPredictionFolders(), settings)
     folders = MemoryFolders()
-    yield Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions, Trials(folders))
+    yield Desk(
+        settings=settings,
+        jobs=Jobs(store, settings),
+        logs=JobLogs(store, launcher, folders),
+        kept_logs=KeptLogs(store, settings),
+        predictions=predictions,
+        trials=Trials(folders),
+    )
     store.close()
 
 

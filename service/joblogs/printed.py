@@ -85,7 +85,7 @@ class JobLogs:
             job = await anyio.to_thread.run_sync(self._get, job_id)
             if job.attempt >= after.attempt:
                 is_last = job.attempt == after.attempt
-                is_whole = not is_last or _is_log_whole(job)
+                is_whole = not is_last or is_log_whole(job)
                 lines = await anyio.to_thread.run_sync(self._lines, job, after.attempt, is_whole)
                 if lines is None:
                     await anyio.sleep(POLL_INTERVAL_SECONDS)
@@ -96,7 +96,7 @@ class JobLogs:
                 if not is_last:
                     after = LinePosition(after.attempt + 1, 0)
                     continue
-            if job.state.is_terminal and (_is_log_whole(job) or job.attempt < after.attempt):
+            if job.state.is_terminal and (is_log_whole(job) or job.attempt < after.attempt):
                 yield LogEnd(job)
                 return
             await anyio.sleep(POLL_INTERVAL_SECONDS)
@@ -148,7 +148,8 @@ class JobLogs:
             return printed
 
 
-def _is_log_whole(job: Job) -> bool:
+def is_log_whole(job: Job) -> bool:
+    """Whether a job is over and nothing more will be read of what it said."""
     if not job.state.is_terminal or job.finished_at is None:
         return False
     return job.is_log_saved or datetime.now(UTC) - job.finished_at > _LAST_LINES_PATIENCE
