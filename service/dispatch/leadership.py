@@ -38,7 +38,7 @@ class SoleLeader:
 
 
 class LeaseKeeper:
-    """Takes the lease when it is free and holds it, in a thread of its own: a step that waits for Ray does not lose it."""
+    """Takes the lease when it is free and holds it, in a thread of its own: a step that waits for Ray keeps it."""
 
     def __init__(self, lease: Lease, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         """`seconds`: how long the lease lasts unless it is held for longer."""

@@ -9,6 +9,7 @@ import pytest
 import structlog
 from postgres_server import fresh_database, postgres_server
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
+from service_feeds import feeds
 from sqlalchemy import Engine
 
 from service.app import create_app
@@ -108,7 +109,14 @@ def desk(
     predictions: Predictions,
 ) -> Desk:
     """Without a reconciler: what the desk does by itself."""
-    return Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions, Trials(folders))
+    return Desk(
+        settings=settings,
+        jobs=Jobs(store, settings),
+        logs=JobLogs(store, launcher, folders),
+        predictions=predictions,
+        trials=Trials(folders),
+        **feeds(store._engine, store, settings),
+    )
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders, make_job
+from service_feeds import feeds
 
 from service.app import create_app
 from service.http.desk import Desk
@@ -60,14 +61,25 @@ def wire(settings: Settings) -> Iterator[Desk]:
     launcher = FakeLauncher()
     predictions = Predictions(launcher, MemoryPredictionFolders(), settings)
     folders = MemoryFolders()
-    yield Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions, Trials(folders))
+    yield Desk(
+        settings=settings,
+        jobs=Jobs(store, settings),
+        logs=JobLogs(store, launcher, folders),
+        predictions=predictions,
+        trials=Trials(folders),
+        **feeds(engine, store, settings),
+    )
     store.close()
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     home: Path = tmp_path_factory.mktemp("openapi")
-    return create_app(Settings(home=home, source_timeout_seconds=2, allowed_hosts=("testserver",)), wire)
+    return create_app(
+        # Streams that end by themselves.
+        Settings(home=home, source_timeout_seconds=2, allowed_hosts=("testserver",), event_stream_seconds=0.02),
+        wire,
+    )
 
 
 @pytest.fixture(scope="module")
