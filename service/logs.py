@@ -9,6 +9,8 @@ from typing import Any
 
 import structlog
 
+_TRACES = ("exception", "stack")
+
 
 def configure_logs(log_json: bool | None = None) -> None:
     """Set up structlog and the standard library's logging, once, for the whole process."""
@@ -26,10 +28,8 @@ def configure_logs(log_json: bool | None = None) -> None:
         cache_logger_on_first_use=True,
     )
     # Plain traces: the pretty ones print local variables, among them tokens and whole specs.
-    last: list[Any] = [
-        escape_controls,
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
-    ]
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    last: list[Any] = [escape_controls, console]
     if as_json:
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     handler = logging.StreamHandler()
@@ -52,6 +52,6 @@ def escape_controls(logger: object, name: str, event: MutableMapping[str, Any]) 
     them a name or a path from outside could forge lines or change what the terminal shows. JSON escapes them itself.
     """
     for key, value in event.items():
-        if isinstance(value, str) and not value.isprintable():
+        if isinstance(value, str) and key not in _TRACES and not value.isprintable():
             event[key] = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value)
     return event

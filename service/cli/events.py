@@ -17,12 +17,10 @@ _MAX_FIGURES = 4
 
 
 def events(
-    job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Only this job, to its end; all when absent.")
-    ] = None,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job, to its end.")] = None,
     after: Annotated[
         int | None,
-        typer.Option(min=0, help="Begin after this event. 0: from the first that is kept; new ones by default."),
+        typer.Option(min=0, help="Begin after this event; 0: from the first that is kept."),
     ] = None,
     url: UrlOption = None,
     as_json: JsonOption = False,

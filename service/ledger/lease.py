@@ -15,6 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import ColumnElement, Double, Engine, literal_column, update
 from sqlalchemy.orm import Session
@@ -55,7 +56,7 @@ class SqlLease:
             asked_at = self._clock()
             ours = (LeaseRow.holder == self.holder) & (LeaseRow.token == self._token) if self._token else None
             now = database_seconds(self._engine)
-            values = {"expires_at": now + self._seconds}
+            values: dict[str, Any] = {"expires_at": now + self._seconds}
             with Session(self._engine) as session, session.begin():
                 token = None
                 if ours is not None:

@@ -35,7 +35,12 @@ def binaries() -> Path:
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """A server that listens on a Unix socket alone; the URL of its superuser, without a database."""
+    """A server that listens on a Unix socket alone; the URL of its superuser, with `{database}` in it. One that is there
+    already is named so by `ELECTRA_TEST_POSTGRES`.
+    """
+    if given := os.environ.get("ELECTRA_TEST_POSTGRES"):
+        yield given
+        return
     folder = binaries()
     # Not pytest's own folder: the path of a Unix socket is short, and another user has to reach it.
     with tempfile.TemporaryDirectory(prefix="electra-pg-") as name:
@@ -55,7 +60,7 @@ def postgres_server() -> Iterator[str]:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
-                timeout=120,
+                timeout=400,
             )
             assert done.returncode == 0, done.stderr
 

@@ -29,7 +29,7 @@ _TEXT = {"type": "string"}
 _EVENT = {"type": "object", "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT}, "required": ["data"]}
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Events whose ids are their numbers: `open` first, then `created`, `state`, `progress`, `metrics` "
+        "description": "Events whose ids are their numbers: `open`, then `created`, `state`, `progress`, `metrics` "
         "and `wish`, whose data are JSON; `reset` where some are missing, and of a job `end` when it is over.",
         "content": {"text/event-stream": {"schema": _EVENT}},
     }
