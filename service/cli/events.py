@@ -59,8 +59,8 @@ def _told(kind: str, payload: dict[str, Any]) -> str:
             return f"{payload.get('stage')}{where} {payload.get('message') or ''}"
         case "metrics":
             figures = {**(payload.get("losses") or {}), **(payload.get("evaluation") or {})}
-            shown = [f"{name} {value:.4g}" for name, value in list(figures.items())[:_MAX_FIGURES]]
-            return ", ".join(shown)
+            numbers = [(name, value) for name, value in figures.items() if isinstance(value, (int, float))]
+            return ", ".join(f"{name} {value:.4g}" for name, value in numbers[:_MAX_FIGURES])
         case "wish":
             return f"asked to {payload.get('wish')}"
     return ""

@@ -67,10 +67,17 @@ class ServiceHealth:
             "migrations": Part(form_error is None, True, form_error or "The tables are of this version."),
         }
         if write_error is not None:
-            unknown = "Unknown without the database."
-            return parts | {"reconciler": Part(False, True, unknown), "ray": Part(False, self._needs_ray, unknown)}
-        status = self._store.cluster_status()
+            return self._without_database(parts, write_error)
+        try:
+            status = self._store.cluster_status()
+        except Exception as error:  # noqa: BLE001 - it went away since it was last looked at
+            return self._without_database(parts, f"It cannot be read: {type(error).__name__}.")
         return parts | {"reconciler": self._reconciler(status), "ray": self._ray(status)}
+
+    def _without_database(self, parts: dict[str, Part], error: str) -> dict[str, Part]:
+        unknown = "Unknown without the database."
+        gone = {"reconciler": Part(False, True, unknown), "ray": Part(False, self._needs_ray, unknown)}
+        return parts | {"database": Part(False, True, error)} | gone
 
     @property
     def _needs_ray(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
-from service.feeds.records import EventPage, JobFigures, LeaseView
+from service.feeds.records import EventPage, JobFigures
 from service.interfaces import BackendError
 
 
@@ -59,9 +59,6 @@ class LedgerHealth(Protocol):
 
     def missing_migrations(self) -> bool:
         """Whether the tables are not of this software's form."""
-
-    def lease(self, name: str) -> LeaseView | None:
-        """Who holds a lease; None where there is none of that name."""
 
 
 class Leadership(Protocol):

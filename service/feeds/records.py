@@ -62,13 +62,3 @@ class JobFigures:
     counts: Mapping[JobState, int]
     oldest_queued_at: datetime | None
     """When the job that waits longest came; None when none waits."""
-
-
-@dataclass(frozen=True)
-class LeaseView:
-    """Who may act, as the database has it."""
-
-    holder: str
-    token: int
-    is_live: bool
-    """It has not run out, by the database's clock."""

@@ -7,7 +7,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, func, select, update
 from sqlalchemy.orm import Session
 
-from service.feeds.records import JobFigures, LeaseView
+from service.feeds.records import JobFigures
 from service.ledger.database import migrations_config
 from service.ledger.feed_tables import LeaseRow
 from service.ledger.lease import database_seconds
@@ -41,10 +41,3 @@ class SqlLedgerHealth:
         """Whether the tables are not of this software's form."""
         with self._engine.connect() as connection:
             return MigrationContext.configure(connection).get_current_revision() != self._head
-
-    def lease(self, name: str) -> LeaseView | None:
-        """Who holds a lease."""
-        live = LeaseRow.expires_at > database_seconds(self._engine)
-        with Session(self._engine) as session:
-            row = session.execute(select(LeaseRow.holder, LeaseRow.token, live).where(LeaseRow.name == name)).first()
-        return None if row is None else LeaseView(row[0], row[1], bool(row[2]))

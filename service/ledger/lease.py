@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Double, Engine, literal_column, update
+from sqlalchemy import ColumnElement, Double, Engine, Update, literal_column, update
 from sqlalchemy.orm import Session
 
 from service.feeds.interfaces import LeaseLostError
@@ -44,43 +44,42 @@ class SqlLease:
         self._name = name
         self._clock = clock
         self.holder = f"{os.getpid()}-{secrets.token_hex(6)}"
-        self._token: int | None = None
-        self._safe_until = 0.0
+        self._held: tuple[int, float] | None = None
+        """The token, and until when it is certain to be ours: replaced as one, so that no reader waits for the database."""
         self._pinned: int | None = None
-        self._lock = threading.Lock()
+        self._asking = threading.Lock()
 
     def try_hold(self) -> bool:
         """Take the lease if it is free, or hold it for longer; whether it is ours now."""
-        with self._lock:
+        with self._asking:
             # From before the question: the database counts from some later moment.
             asked_at = self._clock()
-            ours = (LeaseRow.holder == self.holder) & (LeaseRow.token == self._token) if self._token else None
             now = database_seconds(self._engine)
             values: dict[str, Any] = {"expires_at": now + self._seconds}
             with Session(self._engine) as session, session.begin():
                 token = None
-                if ours is not None:
+                if self._held is not None:
                     # One that ran out and that nobody took is ours still.
+                    ours = (LeaseRow.holder == self.holder) & (LeaseRow.token == self._held[0])
                     token = session.scalar(self._update(ours).values(values).returning(LeaseRow.token))
                 if token is None:
                     take = self._update(LeaseRow.expires_at <= now)
                     values |= {"holder": self.holder, "token": LeaseRow.token + 1}
                     token = session.scalar(take.values(values).returning(LeaseRow.token))
-            self._token = token
-            self._safe_until = asked_at + self._seconds * (1 - MARGIN_FRACTION) if token is not None else 0.0
+            self._held = None if token is None else (token, asked_at + self._seconds * (1 - MARGIN_FRACTION))
             return token is not None
 
     def pin(self) -> bool:
         """Let the writes that follow be made under the lease as it is held now; whether it is."""
-        with self._lock:
-            self._pinned = self._token
+        held = self._held
+        self._pinned = None if held is None else held[0]
         return self.is_held
 
     @property
     def is_held(self) -> bool:
         """Whether the pinned lease is certain to be ours a while yet."""
-        with self._lock:
-            return self._pinned is not None and self._pinned == self._token and self._clock() < self._safe_until
+        held = self._held
+        return held is not None and held[0] == self._pinned and self._clock() < held[1]
 
     def guard(self, session: Session) -> None:
         """The first statement of a transaction of whoever acts.
@@ -94,15 +93,15 @@ class SqlLease:
 
     def release(self) -> None:
         """Let another have it at once. Its token stays valid until then, so a last write is not lost."""
-        with self._lock:
-            token, self._token, self._safe_until = self._token, None, 0.0
-            if token is None:
+        with self._asking:
+            held, self._held = self._held, None
+            if held is None:
                 return
-            mine = self._update((LeaseRow.token == token) & (LeaseRow.holder == self.holder))
+            mine = self._update((LeaseRow.token == held[0]) & (LeaseRow.holder == self.holder))
             with Session(self._engine) as session, session.begin():
                 session.execute(mine.values(expires_at=0.0))
 
-    def _update(self, condition: ColumnElement[bool]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _update(self, condition: ColumnElement[bool]) -> Update:
         return update(LeaseRow).where(LeaseRow.name == self._name, condition)
 
 

@@ -35,8 +35,9 @@ def binaries() -> Path:
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """A server that listens on a Unix socket alone; the URL of its superuser, with `{database}` in it. One that is there
-    already is named so by `ELECTRA_TEST_POSTGRES`.
+    """A server that listens on a Unix socket alone; the URL of its superuser, with `{database}` in it.
+
+    One that is there already is named so by `ELECTRA_TEST_POSTGRES`.
     """
     if given := os.environ.get("ELECTRA_TEST_POSTGRES"):
         yield given
