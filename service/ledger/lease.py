@@ -45,7 +45,7 @@ class SqlLease:
         self._clock = clock
         self.holder = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._held: tuple[int, float] | None = None
-        """The token, and until when it is certain to be ours: replaced as one, so that no reader waits for the database."""
+        """The token, and until when it is certain to be ours; replaced as one, so nobody waits for it."""
         self._pinned: int | None = None
         self._asking = threading.Lock()
 

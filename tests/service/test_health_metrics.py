@@ -27,7 +27,7 @@ from service.states import JobState
 
 
 def figures(text: str) -> dict[tuple[str, ...], float]:
-    """Name and label values of each sample."""
+    """Each sample by its name and the values of its labels, in the order of their names."""
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)
@@ -99,10 +99,10 @@ async def test_requests_are_counted_by_template(client: httpx.AsyncClient) -> No
     assert answer.headers["content-type"].startswith("text/plain")
     seen = figures(answer.text)
     name = "electra_http_request_seconds_count"
-    assert seen[name, "/v1/jobs/{job_id}", "GET", "4xx"] == 2
-    assert seen[name, "unmatched", "GET", "4xx"] == 2
+    assert seen[name, "GET", "/v1/jobs/{job_id}", "4xx"] == 2
+    assert seen[name, "GET", "unmatched", "4xx"] == 2
     labels = {key[1:] for key in seen if key[0] == name}
-    assert all("nowhere" not in route and method in ("GET", "other") for route, method, _ in labels)
+    assert all("nowhere" not in route and method in ("GET", "other") for method, route, _ in labels)
 
 
 def test_the_queue_is_counted(engine: Engine) -> None:
@@ -177,7 +177,7 @@ async def test_a_surprise_is_counted_as_one(
     monkeypatch.setattr(desk.jobs, "get", lambda job_id: 1 / 0)
     assert (await client.get("/v1/jobs/pt-1")).status_code == 500
     seen = figures((await client.get("/metrics")).text)
-    assert seen["electra_http_request_seconds_count", "/v1/jobs/{job_id}", "GET", "5xx"] == 1
+    assert seen["electra_http_request_seconds_count", "GET", "/v1/jobs/{job_id}", "5xx"] == 1
 
 
 def test_nothing_forges_a_line_of_the_console() -> None:
