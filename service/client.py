@@ -15,6 +15,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
+from service.event_client import EventStream, FollowedEvent, follow_stream
 from service.http.log_schemas import LogPage, LogRecord, LogSourceList
 from service.http.schemas import (
     Health,
@@ -287,11 +288,24 @@ class ElectraClient:
                     if event.name == "message":
                         yield LogLine(event.data, last_event_id)
             except (UnreachableError, ApiError) as error:
-                is_passing = not isinstance(error, ApiError) or error.status == httpx.codes.SERVICE_UNAVAILABLE
-                if not is_passing or time.monotonic() - heard_at > self._stream_patience_seconds:
+                if not _is_passing(error) or time.monotonic() - heard_at > self._stream_patience_seconds:
                     raise
             # The stream broke, or ended without saying that the log has: ask for the rest.
             time.sleep(_STREAM_RETRY_SECONDS)
+
+    def follow_events(self, job_id: str | None = None, *, after: int | None = None) -> Iterator[FollowedEvent]:
+        """What happens to a job until it is over, or to all jobs for ever; from now on, or after event number `after`.
+
+        Goes on where it was after a broken connection.
+        """
+        url = "/v1/events" if job_id is None else f"/v1/jobs/{_segment(job_id)}/events"
+        stream = EventStream(
+            connect=lambda last_event_id: self._events_of(url, {}, last_event_id),
+            is_passing=_is_passing,
+            patience_seconds=self._stream_patience_seconds,
+            retry_seconds=_STREAM_RETRY_SECONDS,
+        )
+        return follow_stream(stream, after)
 
     def presets(self) -> tuple[Preset, ...]:
         """Whole specs by name."""
@@ -306,12 +320,14 @@ class ElectraClient:
         return answer.is_success and self._read(Health, answer).status == "ok"
 
     def _stream(self, job_id: str, query: Mapping[str, Any], last_event_id: str | None) -> Iterator[ServerEvent]:
+        url = f"/v1/jobs/{_segment(job_id)}/logs"
+        return self._events_of(url, {**query, "follow": "true"}, last_event_id)
+
+    def _events_of(self, url: str, params: Mapping[str, Any], last_event_id: str | None) -> Iterator[ServerEvent]:
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
-        url = f"/v1/jobs/{_segment(job_id)}/logs"
         timeout = httpx.Timeout(_STREAM_SILENCE_SECONDS, connect=10.0)
-        params = {**query, "follow": "true"}
         try:
             with self._http.stream("GET", url, params=params, headers=headers, timeout=timeout) as answer:
                 if not answer.is_success:
@@ -365,6 +381,13 @@ class ElectraClient:
             raise UnexpectedAnswerError(
                 f"{self.base_url} gave an answer that is no {name}: is it this service, in this version?"
             ) from error
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether a stream may be there again in a moment."""
+    if isinstance(error, ApiError):
+        return error.status == httpx.codes.SERVICE_UNAVAILABLE
+    return isinstance(error, UnreachableError)
 
 
 def _attempt(attempt: int | None) -> dict[str, Any]:

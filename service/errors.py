@@ -26,6 +26,7 @@ ServiceError
 │   └── TooManyPredictionsError
 ├── PredictionTimeoutError
 ├── PredictionFailedError
+├── TooManyFollowersError
 └── NotReadyError
 
 Only `problems.py` turns them into answers. What goes wrong behind the desk (store, launcher, folders) is in
@@ -223,3 +224,9 @@ class NotReadyError(ServiceError):
     """Something the service needs is missing."""
 
     status, code, title = 503, "not_ready", "The service is not ready"
+
+
+class TooManyFollowersError(ServiceError):
+    """As many follow events as may."""
+
+    status, code, title = 503, "too_many_followers", "Too many follow events"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from service.cli import convert, demo, joblogs, jobs, models, plan, predict, stack, submit, trials
+from service.cli import convert, demo, events, joblogs, jobs, models, plan, predict, stack, submit, trials
 from service.cli.console import ReadableErrors
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("jobs")(jobs.list_jobs)
 app.command()(jobs.show)
 app.command()(trials.trials)
 app.command()(joblogs.logs)
+app.command()(events.events)
 app.command()(jobs.cancel)
 app.command()(models.models)
 app.command()(predict.predict)

@@ -7,6 +7,9 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from service.feeds.feed import EventFeed
+from service.feeds.health import ServiceHealth
+from service.feeds.metrics import ServiceMetrics
 from service.joblogs.kept import KeptLogs
 from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
@@ -25,6 +28,9 @@ class Desk:
     kept_logs: KeptLogs
     predictions: Predictions
     trials: Trials
+    events: EventFeed
+    health: ServiceHealth
+    metrics: ServiceMetrics
 
 
 def _desk(request: Request) -> Desk:
@@ -53,6 +59,18 @@ def _trials(desk: Annotated[Desk, Depends(_desk)]) -> Trials:
     return desk.trials
 
 
+def _events(desk: Annotated[Desk, Depends(_desk)]) -> EventFeed:
+    return desk.events
+
+
+def _health(desk: Annotated[Desk, Depends(_desk)]) -> ServiceHealth:
+    return desk.health
+
+
+def _metrics(desk: Annotated[Desk, Depends(_desk)]) -> ServiceMetrics:
+    return desk.metrics
+
+
 def _settings(desk: Annotated[Desk, Depends(_desk)]) -> Settings:
     return desk.settings
 
@@ -62,4 +80,7 @@ LogsDep = Annotated[JobLogs, Depends(_logs)]
 KeptLogsDep = Annotated[KeptLogs, Depends(_kept_logs)]
 PredictionsDep = Annotated[Predictions, Depends(_predictions)]
 TrialsDep = Annotated[Trials, Depends(_trials)]
+EventsDep = Annotated[EventFeed, Depends(_events)]
+HealthDep = Annotated[ServiceHealth, Depends(_health)]
+MetricsDep = Annotated[ServiceMetrics, Depends(_metrics)]
 SettingsDep = Annotated[Settings, Depends(_settings)]

@@ -54,6 +54,13 @@ class JobQuery(Request):
     """`next_cursor` of the page before."""
 
 
+class EventQuery(Request):
+    """Which events to follow."""
+
+    after: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    """Number of the last event that was seen; `Last-Event-ID` goes before it. Only new ones when both are absent."""
+
+
 class TrialQuery(Request):
     """Which trials of a search to list, and in which order."""
 
@@ -162,6 +169,23 @@ class Health(Answer):
     """The service answers; for `/readyz`, with all it needs."""
 
     status: Literal["ok"] = "ok"
+
+
+class ReadyPart(Answer):
+    """One of the things the service needs."""
+
+    state: Literal["ok", "absent"]
+    needed: bool
+    """Without it the service is not ready."""
+    detail: str
+
+
+class Readiness(Answer):
+    """The service has all it needs."""
+
+    status: Literal["ok"] = "ok"
+    parts: dict[str, ReadyPart]
+    """`database`, `migrations`, `reconciler` and `ray`."""
 
 
 class ProblemItem(Answer):

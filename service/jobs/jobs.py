@@ -25,7 +25,6 @@ from service.errors import (
     InvalidSpecError,
     JobFinishedError,
     JobNotFoundError,
-    NotReadyError,
 )
 from service.http.schemas import JobCreate, JobQuery
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore
@@ -34,9 +33,6 @@ from service.records import Job
 from service.settings import Settings
 
 log = structlog.get_logger(__name__)
-
-RECONCILER_PATIENCE_SECONDS = 60.0
-"""A reconciler that began no round for so long, and for ten of its intervals, is thought dead."""
 
 
 @dataclass(frozen=True)
@@ -144,17 +140,6 @@ class Jobs:
             raise JobFinishedError(f"{job_id} is {job.state} since {job.finished_at:%Y-%m-%d %H:%M:%S} UTC.")
         self._wake()
         return job
-
-    def check_ready(self) -> None:
-        """Raise `NotReadyError` unless the database, the reconciler and Ray are there."""
-        status = self._store.cluster_status()
-        if status is None:
-            raise NotReadyError("The reconciler has not made its first round yet.")
-        silent_seconds = (datetime.now(UTC) - status.reconciled_at).total_seconds()
-        if silent_seconds > max(RECONCILER_PATIENCE_SECONDS, 10 * self._settings.reconcile_interval_seconds):
-            raise NotReadyError(f"The reconciler has been silent for {silent_seconds:.0f} seconds.")
-        if not status.is_ray_reachable:
-            raise NotReadyError(status.ray_error or "Ray does not answer.")
 
 
 def resolve(request: JobCreate) -> JobSpec:

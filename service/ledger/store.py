@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import Engine, and_, func, or_, select, tuple_, update
+from sqlalchemy import Engine, String, and_, func, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from pipelines.specs.documents import JobResult, Progress
+from service.feeds.telling import ProgressGate, told_of_insert, told_of_update, told_of_wish
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, StaleJobError
-from service.ledger.tables import ClusterStatusRow, IdempotencyKeyRow, JobRow
+from service.ledger.events import write_events
+from service.ledger.tables import ClusterStatusRow, IdempotencyKeyRow, JobRow, UtcDateTime
 from service.records import ClusterStatus, Job, JobFailure
 from service.states import ACTIVE_STATES, TERMINAL_STATES, JobState, can_move
 
@@ -28,8 +31,26 @@ class SqlJobStore:
     No transaction reads before it writes: on SQLite that would let two of them wait for each other in vain.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        guard: Callable[[Session], None] | None = None,
+        gate: ProgressGate | None = None,
+        on_update: Callable[[Job, Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        """Of the store of whoever acts under a lease.
+
+        Args:
+            engine: of the database.
+            guard: begins every transaction that writes; what it raises ends it.
+            gate: how often a job's progress is an event; always, when absent.
+            on_update: told of each change to a job after its commit, with the job as it was.
+        """
         self._engine = engine
+        self._guard = guard
+        self._gate = gate or ProgressGate(0.0)
+        self._on_update = on_update
 
     def insert(self, job: Job, key: IdempotencyKey | None = None) -> None:
         """Add a job, and with it the key of the request that made it.
@@ -38,11 +59,13 @@ class SqlJobStore:
             DuplicateKeyError: the key is taken; nothing was added.
         """
         try:
-            with Session(self._engine) as session, session.begin():
+            with self._writing() as session:
                 session.add(JobRow(**_columns({name: getattr(job, name) for name in _JOB_FIELDS})))
                 session.flush()
                 if key is not None:
                     session.add(IdempotencyKeyRow(key=key.key, body_sha256=key.body_sha256, job_id=job.job_id))
+                    session.flush()
+                write_events(session, job.job_id, told_of_insert(job))
         except IntegrityError as error:
             if key is not None and self.find_by_key(key.key) is not None:
                 raise DuplicateKeyError(key.key) from error
@@ -71,7 +94,9 @@ class SqlJobStore:
         if wanted.kind is not None:
             query = query.where(JobRow.kind == wanted.kind)
         if wanted.before is not None:
-            query = query.where(tuple_(JobRow.created_at, JobRow.job_id) < tuple_(*wanted.before))
+            # Said by type: left to the driver, the moment keeps its zone and PostgreSQL reads it in the server's.
+            before = tuple_(*wanted.before, types=[UtcDateTime(), String()])
+            query = query.where(tuple_(JobRow.created_at, JobRow.job_id) < before)
         with Session(self._engine) as session:
             return [_job(row) for row in session.scalars(query)]
 
@@ -82,8 +107,9 @@ class SqlJobStore:
             JobRow.cancel_requested_at.is_(None),
             JobRow.state.not_in([state.value for state in TERMINAL_STATES]),
         )
-        with Session(self._engine) as session, session.begin():
-            session.execute(statement.values(cancel_requested_at=at))
+        with self._writing() as session:
+            wished = session.execute(statement.values(cancel_requested_at=at).returning(JobRow.job_id)).all()
+            write_events(session, job_id, told_of_wish("cancel") if wished else [])
         return self.get(job_id)
 
     def list_unsettled(self) -> list[Job]:
@@ -127,11 +153,14 @@ class SqlJobStore:
         statement = update(JobRow).where(
             JobRow.job_id == job.job_id, JobRow.state == job.state.value, JobRow.attempt == job.attempt
         )
-        with Session(self._engine) as session, session.begin():
+        with self._writing() as session:
             # `RETURNING` rather than a count: drivers disagree on counts.
             touched = session.execute(statement.values(**_columns(changes)).returning(JobRow.job_id)).all()
-        if not touched:
-            raise StaleJobError(job.job_id)
+            if not touched:
+                raise StaleJobError(job.job_id)
+            write_events(session, job.job_id, told_of_update(job, changes, self._gate))
+        if self._on_update is not None:
+            self._on_update(job, changes)
         return replace(job, **changes)
 
     def cluster_status(self) -> ClusterStatus | None:
@@ -145,7 +174,7 @@ class SqlJobStore:
     def save_cluster_status(self, status: ClusterStatus) -> None:
         """Keep what the reconciler sees."""
         values = asdict(status)
-        with Session(self._engine) as session, session.begin():
+        with self._writing() as session:
             statement = update(ClusterStatusRow).where(ClusterStatusRow.id == 1).values(**values)
             if not session.execute(statement.returning(ClusterStatusRow.id)).all():
                 session.add(ClusterStatusRow(id=1, **values))
@@ -153,6 +182,14 @@ class SqlJobStore:
     def close(self) -> None:
         """Let go of all connections."""
         self._engine.dispose()
+
+    @contextmanager
+    def _writing(self) -> Iterator[Session]:
+        """A transaction that writes."""
+        with Session(self._engine) as session, session.begin():
+            if self._guard is not None:
+                self._guard(session)
+            yield session
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 import structlog
+from postgres_server import fresh_database, postgres_server
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
+from service_feeds import feeds
+from sqlalchemy import Engine
 
 from service.app import create_app
 from service.http.desk import Desk
@@ -49,6 +52,35 @@ def store(settings: Settings) -> Iterator[SqlJobStore]:
     store.close()
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL server, started by the first test that asks for it."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> Iterator[str]:
+    """An empty database on a real PostgreSQL."""
+    with fresh_database(postgres) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, settings: Settings) -> str:
+    """An empty database of each kind the service runs on."""
+    return settings.database_url if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """Of a database of each kind, with its tables."""
+    engine = make_engine(database_url)
+    upgrade_database(engine)
+    yield engine
+    engine.dispose()
+
+
 @pytest.fixture
 def launcher() -> FakeLauncher:
     return FakeLauncher()
@@ -85,6 +117,7 @@ def desk(
         kept_logs=KeptLogs(store, settings),
         predictions=predictions,
         trials=Trials(folders),
+        **feeds(store._engine, store, settings),
     )
 
 

@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders, make_job
+from service_feeds import feeds
 
 from service.app import create_app
 from service.http.desk import Desk
@@ -68,6 +69,7 @@ def wire(settings: Settings) -> Iterator[Desk]:
         kept_logs=KeptLogs(store, settings),
         predictions=predictions,
         trials=Trials(folders),
+        **feeds(engine, store, settings),
     )
     store.close()
 
@@ -75,7 +77,11 @@ def wire(settings: Settings) -> Iterator[Desk]:
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     home: Path = tmp_path_factory.mktemp("openapi")
-    return create_app(Settings(home=home, source_timeout_seconds=2, allowed_hosts=("testserver",)), wire)
+    return create_app(
+        # Streams that end by themselves.
+        Settings(home=home, source_timeout_seconds=2, allowed_hosts=("testserver",), event_stream_seconds=0.02),
+        wire,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -7,23 +7,39 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from service_doubles import START, MemoryJobStore, make_job
+from sqlalchemy import Engine, inspect
 
 from pipelines.specs.documents import JobResult, Progress
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore, StaleJobError
-from service.ledger.database import make_engine, upgrade_database
+from service.ledger.database import make_engine, migrations_config, upgrade_database
 from service.ledger.store import SqlJobStore
 from service.ledger.tables import Base
 from service.records import ClusterStatus, Job, JobFailure
-from service.settings import Settings
 from service.states import JobState
 
 
-@pytest.fixture(params=["sql", "memory"])
+@pytest.fixture
+def sql_store(engine: Engine) -> SqlJobStore:
+    return SqlJobStore(engine)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "memory"])
 def any_store(request: pytest.FixtureRequest) -> Iterator[JobStore]:
-    return request.getfixturevalue("store") if request.param == "sql" else MemoryJobStore()
+    if request.param == "memory":
+        yield MemoryJobStore()
+        return
+    engine = make_engine(
+        request.getfixturevalue("settings").database_url
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres_url")
+    )
+    upgrade_database(engine)
+    yield SqlJobStore(engine)
+    engine.dispose()
 
 
 def filled(store: JobStore, number: int) -> list[Job]:
@@ -137,25 +153,30 @@ def test_cluster_status_is_replaced(any_store: JobStore) -> None:
         assert any_store.cluster_status() == status
 
 
-def test_migrations_make_what_the_models_say(settings: Settings) -> None:
-    engine = make_engine(settings.database_url)
-    upgrade_database(engine)
+def test_migrations_make_what_the_models_say(engine: Engine) -> None:
     upgrade_database(engine)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
-    engine.dispose()
 
 
-def test_threads_write_side_by_side(store: SqlJobStore) -> None:
+def test_migrations_are_taken_back_without_a_trace(engine: Engine) -> None:
+    with engine.begin() as connection:
+        config = migrations_config()
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+    assert set(inspect(engine).get_table_names()) == {"alembic_version"}
+
+
+def test_threads_write_side_by_side(sql_store: SqlJobStore) -> None:
     """One key, eight threads: one job, and no thread is told that the database is locked."""
     errors: list[Exception] = []
 
     def write() -> None:
         for _ in range(5):
-            store.insert(make_job())
+            sql_store.insert(make_job())
         try:
-            store.insert(make_job(), IdempotencyKey("k", "1"))
+            sql_store.insert(make_job(), IdempotencyKey("k", "1"))
         except DuplicateKeyError as error:
             errors.append(error)
 
@@ -165,4 +186,4 @@ def test_threads_write_side_by_side(store: SqlJobStore) -> None:
     for thread in threads:
         thread.join()
     assert len(errors) == 7
-    assert len(store.page(JobFilter(limit=200))) == 41
+    assert len(sql_store.page(JobFilter(limit=200))) == 41
