@@ -7,9 +7,10 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Engine, create_engine, event, make_url, text
 
 BUSY_TIMEOUT_SECONDS = 15
+_MIGRATION_LOCK = 0x656C6563747261  # "electra": one number for all our processes on a PostgreSQL server
 
 
 def make_engine(database_url: str) -> Engine:
@@ -37,5 +38,8 @@ def upgrade_database(engine: Engine) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            # Replicas that start together wait for one another instead of making the same table twice.
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
