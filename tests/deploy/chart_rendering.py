@@ -29,7 +29,11 @@ def template(values: str, *settings: str, kube_version: str = "1.33.0") -> subpr
     """`helm template` with one of the named sets of values and `--set` arguments."""
     if why_no_helm():
         pytest.skip(why_no_helm() or "")
-    sets = [part for setting in settings for part in ("--set-json" if "=[" in setting or "={" in setting else "--set", setting)]
+    sets = [
+        part
+        for setting in settings
+        for part in ("--set-json" if "=[" in setting or "={" in setting else "--set", setting)
+    ]
     arguments = ["template", "rel", str(CHART), "--namespace", "ns", "--kube-version", kube_version]
     return run_helm(*arguments, "--values", str(CHART / f"values/{values}.yaml"), *sets)
 
