@@ -31,12 +31,12 @@ def migrate(
     from sqlalchemy.exc import SQLAlchemyError
 
     from service.ledger.database import make_engine, upgrade_database
-    from service.ledger.versions import database_revision, newest_revision
+    from service.ledger.versions import database_revision, is_newer, newest_revision
 
     try:
         engine = make_engine(settings.database_url)
         before, newest = _wait_for(engine, wait), newest_revision()
-        if not check and before != newest:
+        if not check and before != newest and not is_newer(before):
             upgrade_database(engine)
         after = database_revision(engine)
         engine.dispose()
@@ -45,6 +45,10 @@ def migrate(
         cause = getattr(error, "orig", None) or error
         stderr().print(f"The database cannot be used: {str(cause).strip()}", markup=False, soft_wrap=True)
         raise typer.Exit(FAILED) from error
+    if is_newer(after):
+        message = f"The database is of a later version ({after}) than this one ({newest}); it was left as it is."
+        stderr().print(message, markup=False, soft_wrap=True)
+        raise typer.Exit(FAILED)
     stdout().print(f"database: {before or 'empty'} -> {after or 'empty'}, this version: {newest}", markup=False)
     if after != newest:
         raise typer.Exit(FAILED)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import structlog
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Engine, create_engine, event, make_url, text
+
+from service.ledger.versions import connected_revision, is_newer
+
+log = structlog.get_logger(__name__)
 
 BUSY_TIMEOUT_SECONDS = 15
 _MIGRATION_LOCK = 0x656C6563747261  # "electra": one number for all our processes on a PostgreSQL server
@@ -34,12 +39,20 @@ def make_engine(database_url: str) -> Engine:
 
 
 def upgrade_database(engine: Engine) -> None:
-    """Bring the tables to the newest form, from nothing or from any older one."""
+    """Bring the tables to the newest form, from nothing or from any older one.
+
+    Those of a later version are left as they are: migrations only add, so that an upgrade can be taken back, and replicas
+    of the version before can start while it is made.
+    """
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             # Replicas that start together wait for one another instead of making the same table twice.
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+        revision = connected_revision(connection)
+        if is_newer(revision):
+            log.warning("database_is_newer", revision=revision)
+            return
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

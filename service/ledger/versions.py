@@ -6,7 +6,7 @@ from pathlib import Path
 
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 
 def database_revision(engine: Engine) -> str | None:
@@ -16,9 +16,23 @@ def database_revision(engine: Engine) -> str | None:
         sqlalchemy.exc.OperationalError: the database does not answer.
     """
     with engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return connected_revision(connection)
+
+
+def connected_revision(connection: Connection) -> str | None:
+    """The same, inside a transaction."""
+    return MigrationContext.configure(connection).get_current_revision()
 
 
 def newest_revision() -> str | None:
     """The last migration there is."""
-    return ScriptDirectory(str(Path(__file__).parent / "migrations")).get_current_head()
+    return _migrations().get_current_head()
+
+
+def is_newer(revision: str | None) -> bool:
+    """Whether a later version of the service made this migration: it is none of ours."""
+    return revision is not None and revision not in {script.revision for script in _migrations().walk_revisions()}
+
+
+def _migrations() -> ScriptDirectory:
+    return ScriptDirectory(str(Path(__file__).parent / "migrations"))

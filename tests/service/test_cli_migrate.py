@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 from typer.testing import CliRunner
 
 from service.cli import app
@@ -58,3 +58,18 @@ def test_a_wrong_setting_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> 
     refused = CliRunner().invoke(app, ["migrate"])
     assert refused.exit_code == 2
     assert "ELECTRA_PORT" in refused.output
+
+
+def test_a_database_of_a_later_version_is_left_as_it_is_and_served(url: str) -> None:
+    engine = make_engine(url)
+    upgrade_database(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = 'later'"))
+    upgrade_database(engine)
+    assert database_revision(engine) == "later"
+    refused = CliRunner().invoke(app, ["migrate"])
+    assert refused.exit_code == 1
+    assert "of a later version (later)" in refused.output
+    with engine.begin() as connection:
+        connection.execute(text("SELECT job_id FROM jobs"))
+    engine.dispose()
