@@ -41,8 +41,8 @@ def make_engine(database_url: str) -> Engine:
 def upgrade_database(engine: Engine) -> None:
     """Bring the tables to the newest form, from nothing or from any older one.
 
-    Those of a later version are left as they are: migrations only add, so that an upgrade can be taken back, and replicas
-    of the version before can start while it is made.
+    Those of a later version are left as they are: migrations only add, so that an upgrade can be taken back, and
+    replicas of the version before can start while it is made.
     """
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))

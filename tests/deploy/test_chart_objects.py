@@ -205,6 +205,12 @@ def test_gpu_workers_ask_for_gpus_and_the_variant_that_uses_them() -> None:
     assert worker["tolerations"][0]["key"] == "nvidia.com/gpu"
 
 
+def test_an_upgrade_does_not_set_back_what_the_autoscaler_has_scaled() -> None:
+    for values, is_set in (("minimal", True), ("team", False), ("production-gpu", False)):
+        for group in find(rendered(values), "RayCluster", "rel-electra-ray")["spec"]["workerGroupSpecs"]:
+            assert ("replicas" in group) is is_set, values
+
+
 def test_jobs_and_service_see_the_same_storage_and_text() -> None:
     pods = pod_templates(rendered("team"))
     mounts = {
