@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from service.cli import convert, demo, events, joblogs, jobs, models, plan, predict, stack, submit, trials
+from service.cli import convert, demo, events, joblogs, jobs, migrate, models, plan, predict, stack, submit, trials
 from service.cli.console import ReadableErrors
 
 app = typer.Typer(
@@ -31,3 +31,4 @@ app.command()(jobs.cancel)
 app.command()(models.models)
 app.command()(predict.predict)
 app.command()(stack.serve)
+app.command()(migrate.migrate)

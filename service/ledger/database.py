@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import structlog
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Engine, create_engine, event, make_url, text
 
+from service.ledger.versions import connected_revision, is_newer
+
+log = structlog.get_logger(__name__)
+
 BUSY_TIMEOUT_SECONDS = 15
-_UPGRADE_LOCK = 0x656C6563747261  # "electra"
+_MIGRATION_LOCK = 0x656C6563747261  # "electra": one number for all our processes on a PostgreSQL server
 
 
 def make_engine(database_url: str) -> Engine:
@@ -55,12 +60,20 @@ def migrations_config() -> Config:
 
 
 def upgrade_database(engine: Engine) -> None:
-    """Bring the tables to the newest form, from nothing or from any older one."""
+    """Bring the tables to the newest form, from nothing or from any older one.
+
+    Those of a later version are left as they are: migrations only add, so that an upgrade can be taken back, and
+    replicas of the version before can start while it is made.
+    """
     config = migrations_config()
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             # Replicas that start side by side upgrade one after the other, and wait for it as long as it takes.
             connection.execute(text("SET LOCAL lock_timeout = 0"))
-            connection.execute(text(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})"))
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+        revision = connected_revision(connection)
+        if is_newer(revision):
+            log.warning("database_is_newer", revision=revision)
+            return
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
