@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from service_world import World
 
-from pipelines.specs.documents import Failure, JobResult, Progress
+from pipelines.specs.documents import Control, Failure, JobResult, Progress
 from service.interfaces import AttemptState
 from service.settings import Settings
 from service.states import JobState
@@ -168,7 +168,8 @@ def test_a_rejected_job_fails_at_once(world: World) -> None:
 
 def test_a_silent_attempt_is_stopped_and_started_again(world: World) -> None:
     job_id = world.running()
-    world.rounds(1, seconds=world.settings.heartbeat_timeout_seconds - 1)
+    world.rounds(1)
+    world.rounds(int(world.settings.heartbeat_timeout_seconds) // 60, seconds=60)
     assert world.launcher.stopped == []
     world.rounds(1, seconds=2)
     assert world.launcher.stopped == [f"{job_id}-a1"]
@@ -190,7 +191,8 @@ def test_a_running_job_is_asked_first(world: World) -> None:
     job_id = world.running()
     world.cancel(job_id)
     world.rounds(3, seconds=1)
-    assert (world[job_id].state, world.folders.cancelled) == (JobState.CANCELLING, {job_id})
+    assert world[job_id].state is JobState.CANCELLING
+    assert world.folders.controls == {job_id: Control(action="cancel", attempt=1)}
     assert world.launcher.stopped == []
     world.end(job_id, "CANCELLED", AttemptState.SUCCEEDED)
     world.rounds()
