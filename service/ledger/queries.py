@@ -1,4 +1,4 @@
-"""What is asked of the table of jobs. Each of these is answered from an index, of a million jobs too; a test holds it."""
+"""What is asked of the table of jobs. Each is answered from an index, of a million jobs too; a test holds it."""
 
 from __future__ import annotations
 
