@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 
@@ -180,7 +181,7 @@ class Endings:
             seconds = self._clock.look(job)
         else:
             self._clock.miss(job)
-        counted = {
+        counted: dict[str, Any] = {
             "running_seconds": job.running_seconds + seconds,
             "silent_seconds": job.silent_seconds + seconds,
         }

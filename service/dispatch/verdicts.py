@@ -9,7 +9,10 @@ from service.interfaces import AttemptStatus
 from service.records import Job, JobFailure
 from service.settings import Settings
 
-_MEMORY = re.compile(r"out[- ]of[- ]memory|outofmemory|\boom\b|memory pressure", re.IGNORECASE)
+# Ray's own words. "OOM killer" is not among them: Ray names it as a possible cause of every process that was killed.
+_MEMORY = re.compile(
+    r"OutOfMemoryError|NODE_OUT_OF_MEMORY|memory pressure|running low on memory|^MemoryError", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
