@@ -112,10 +112,22 @@ class ElectraClient:
         self._http.close()
 
     def submit(
-        self, spec: Mapping[str, Any], overrides: Sequence[str] = (), *, idempotency_key: str | None = None
+        self,
+        spec: Mapping[str, Any],
+        overrides: Sequence[str] = (),
+        *,
+        idempotency_key: str | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> JobPublic:
-        """Hand in a job. The key makes repeating safe: one is made up unless given."""
-        body = {"spec": dict(spec), "overrides": list(overrides)}
+        """Hand in a job. The key makes repeating safe: one is made up unless given.
+
+        Args:
+            spec: as in a file.
+            overrides: `section.field=value` each.
+            idempotency_key: the caller's name for this request.
+            fields: any of `priority`, `labels`, `notes` and `limits`.
+        """
+        body = {"spec": dict(spec), "overrides": list(overrides), **(fields or {})}
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return self._read(JobPublic, self._call("POST", "/v1/jobs", is_safe=True, json=body, headers=headers))
 
@@ -162,10 +174,18 @@ class ElectraClient:
         return self._read(PredictAnswer, answer)
 
     def jobs(
-        self, states: Sequence[JobState] = (), *, name: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        states: Sequence[JobState] = (),
+        *,
+        name: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        labels: Sequence[str] = (),
+        archived: bool = False,
     ) -> JobPage:
-        """One page of jobs, newest first."""
-        query: dict[str, Any] = {"limit": limit, "state": [state.value for state in states]}
+        """One page of jobs, newest first: those with all labels, `key=value` each, and archived ones only if asked."""
+        query: dict[str, Any] = {"limit": limit, "state": [state.value for state in states], "label": list(labels)}
+        query |= {"archived": "true"} if archived else {}
         query |= {key: value for key, value in (("name", name), ("cursor", cursor)) if value is not None}
         return self._read(JobPage, self._get("/v1/jobs", params=query))
 
@@ -185,7 +205,70 @@ class ElectraClient:
 
     def cancel(self, job_id: str) -> JobPublic:
         """Ask a job to stop. It stops at its next step, and its state says when it has."""
-        return self._read(JobPublic, self._call("POST", f"/v1/jobs/{_segment(job_id)}/cancel", is_safe=False))
+        return self._wish(job_id, "cancel")
+
+    def kill(self, job_id: str) -> JobPublic:
+        """End a job at once, without a checkpoint."""
+        return self._wish(job_id, "kill")
+
+    def pause(self, job_id: str) -> JobPublic:
+        """Ask a job to save a checkpoint and to leave its place; its state says when it has."""
+        return self._wish(job_id, "pause")
+
+    def resume(self, job_id: str) -> JobPublic:
+        """Put a paused job back into the queue."""
+        return self._wish(job_id, "resume")
+
+    def archive(self, job_id: str) -> JobPublic:
+        """Leave a finished job out of lists."""
+        return self._wish(job_id, "archive")
+
+    def unarchive(self, job_id: str) -> JobPublic:
+        """Show a job in lists again."""
+        return self._wish(job_id, "unarchive")
+
+    def retry(
+        self,
+        job_id: str,
+        overrides: Sequence[str] = (),
+        *,
+        idempotency_key: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> JobPublic:
+        """A new job that goes on where a failed or cancelled one ended. Arguments as of `submit`."""
+        return self._again(job_id, "retry", overrides, idempotency_key, fields)
+
+    def clone(
+        self,
+        job_id: str,
+        overrides: Sequence[str] = (),
+        *,
+        idempotency_key: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> JobPublic:
+        """A new job with the spec of another one, from the start. Arguments as of `submit`."""
+        return self._again(job_id, "clone", overrides, idempotency_key, fields)
+
+    def edit(self, job_id: str, fields: Mapping[str, Any]) -> JobPublic:
+        """Change any of `priority`, `labels` (all of them) and `notes`; None clears."""
+        answer = self._call("PATCH", f"/v1/jobs/{_segment(job_id)}", is_safe=True, json=dict(fields))
+        return self._read(JobPublic, answer)
+
+    def _wish(self, job_id: str, verb: str) -> JobPublic:
+        return self._read(JobPublic, self._call("POST", f"/v1/jobs/{_segment(job_id)}/{verb}", is_safe=False))
+
+    def _again(
+        self,
+        job_id: str,
+        verb: str,
+        overrides: Sequence[str],
+        idempotency_key: str | None,
+        fields: Mapping[str, Any] | None,
+    ) -> JobPublic:
+        body = {"overrides": list(overrides), **(fields or {})}
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        url = f"/v1/jobs/{_segment(job_id)}/{verb}"
+        return self._read(JobPublic, self._call("POST", url, is_safe=True, json=body, headers=headers))
 
     def trials(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from service.cli import convert, demo, jobs, models, plan, predict, stack, submit, trials
+from service.cli import again, convert, demo, edit, jobs, models, plan, predict, stack, submit, trials, wishes
 from service.cli.console import ReadableErrors
 
 app = typer.Typer(
@@ -27,6 +27,14 @@ app.command()(jobs.show)
 app.command()(trials.trials)
 app.command()(jobs.logs)
 app.command()(jobs.cancel)
+app.command()(wishes.kill)
+app.command()(wishes.pause)
+app.command()(wishes.resume)
+app.command()(again.retry)
+app.command()(again.clone)
+app.command()(edit.edit)
+app.command()(wishes.archive)
+app.command()(wishes.unarchive)
 app.command()(models.models)
 app.command()(predict.predict)
 app.command()(stack.serve)

@@ -12,7 +12,7 @@ from service.ledger.tables import JobLabelRow, JobRow
 from service.states import ACTIVE_STATES, TERMINAL_STATES, JobState
 
 
-def page_query(wanted: JobFilter) -> Select[tuple[JobRow]]:
+def page_query(wanted: JobFilter) -> Select[Any]:
     """Jobs, newest first. With labels, the index of the first one leads."""
     query = select(JobRow)
     created_at: Any = JobRow.created_at
@@ -40,7 +40,7 @@ def page_query(wanted: JobFilter) -> Select[tuple[JobRow]]:
     return query.order_by(created_at.desc(), job_id.desc()).limit(wanted.limit)
 
 
-def queued_query() -> Select[tuple[JobRow]]:
+def queued_query() -> Select[Any]:
     """Jobs that wait for a place, the next one first."""
     query = select(JobRow).where(
         JobRow.state == JobState.QUEUED.value,
@@ -50,7 +50,7 @@ def queued_query() -> Select[tuple[JobRow]]:
     return query.order_by(JobRow.queue_rank, JobRow.created_at, JobRow.job_id)
 
 
-def unsettled_query() -> Select[tuple[JobRow]]:
+def unsettled_query() -> Select[Any]:
     """Jobs that the reconciler has something to do for, oldest first."""
     state = JobRow.state
     waiting = [JobState.QUEUED.value, JobState.PAUSED.value]

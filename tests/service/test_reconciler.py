@@ -72,7 +72,7 @@ def test_a_killed_driver_is_started_again_and_at_last_given_up(world: World) -> 
     job_id = world.running()
     for attempt in (1, 2, 3):
         assert world[job_id].ray_submission_id == f"{job_id}-a{attempt}"
-        world.kill(job_id)
+        world.kill_process(job_id)
         world.rounds(4, seconds=20)
     job = world[job_id]
     assert job.failure is not None
@@ -83,7 +83,7 @@ def test_a_killed_driver_is_started_again_and_at_last_given_up(world: World) -> 
 
 def test_the_next_attempt_waits_a_little(world: World) -> None:
     job_id = world.running()
-    world.kill(job_id)
+    world.kill_process(job_id)
     world.rounds(5)
     assert (world[job_id].state, len(world.launcher.submitted)) == (JobState.STARTING, 1)
     world.rounds(2, seconds=world.settings.retry_delay_seconds)
@@ -96,7 +96,7 @@ def test_a_result_that_can_be_retried_is(world: World) -> None:
     world.end(job_id, "FAILED", AttemptState.RUNNING, failure=RETRY)
     world.rounds(5)
     assert world[job_id].attempt == 1
-    world.kill(job_id)
+    world.kill_process(job_id)
     world.rounds(4, seconds=10)
     assert (world[job_id].state, world[job_id].attempt) == (JobState.RUNNING, 2)
 
@@ -106,7 +106,7 @@ def test_an_old_result_is_no_word_on_a_new_attempt(world: World) -> None:
     world.end(job_id, "FAILED", AttemptState.FAILED, failure=RETRY)
     world.rounds(5, seconds=10)
     assert (world[job_id].state, world[job_id].attempt) == (JobState.RUNNING, 2)
-    world.kill(job_id)
+    world.kill_process(job_id)
     world.rounds(1)
     failure = world[job_id].failure
     assert failure is not None
@@ -120,7 +120,7 @@ def test_a_late_success_of_an_attempt_thought_lost_counts(world: World) -> None:
     world.end(job_id, "SUCCEEDED", AttemptState.RUNNING, attempt=1)
     world.rounds(2)
     assert world[job_id].state is JobState.RUNNING
-    world.kill(job_id)
+    world.kill_process(job_id)
     world.rounds(2)
     assert world[job_id].state is JobState.SUCCEEDED
 
@@ -218,7 +218,7 @@ def test_a_job_that_was_faster_than_its_cancellation_has_succeeded(world: World)
 
 def test_a_job_to_be_cancelled_is_not_started_again(world: World) -> None:
     job_id = world.running()
-    world.kill(job_id)
+    world.kill_process(job_id)
     world.cancel(job_id)
     world.rounds(5, seconds=60)
     assert (world[job_id].state, len(world.launcher.submitted)) == (JobState.CANCELLED, 1)
@@ -264,7 +264,7 @@ def test_the_run_of_a_job_that_died_is_ended_for_it(world: World, wish: str, sta
         world.rounds(1)
         if wish == "cancel":
             world.cancel(job_id)
-        world.kill(job_id)
+        world.kill_process(job_id)
         world.rounds(4, seconds=60)
         if world[job_id].state is JobState.STARTING:
             world.rounds(2, seconds=600)
