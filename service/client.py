@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
+from service.client_life import ClientError as ClientError
+from service.client_life import LifeCalls
+from service.client_life import segment as _segment
 from service.http.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
 from service.http.server_events import ServerEvent, parse_events, stream_lines
 from service.states import JobState
@@ -31,10 +34,6 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 Model = TypeVar("Model", bound=BaseModel)
 Checked = TypeVar("Checked")
-
-
-class ClientError(Exception):
-    """The service could not do what it was asked; the message is for people."""
 
 
 class UnreachableError(ClientError):
@@ -68,7 +67,7 @@ class LogLine:
     """Give it as `last_event_id` to go on from here."""
 
 
-class ElectraClient:
+class ElectraClient(LifeCalls):
     """The service at one address. Calls that change nothing twice are repeated when the connection fails.
 
     Raises from every method:
@@ -207,69 +206,6 @@ class ElectraClient:
         """Ask a job to stop. It stops at its next step, and its state says when it has."""
         return self._wish(job_id, "cancel")
 
-    def kill(self, job_id: str) -> JobPublic:
-        """End a job at once, without a checkpoint."""
-        return self._wish(job_id, "kill")
-
-    def pause(self, job_id: str) -> JobPublic:
-        """Ask a job to save a checkpoint and to leave its place; its state says when it has."""
-        return self._wish(job_id, "pause")
-
-    def resume(self, job_id: str) -> JobPublic:
-        """Put a paused job back into the queue."""
-        return self._wish(job_id, "resume")
-
-    def archive(self, job_id: str) -> JobPublic:
-        """Leave a finished job out of lists."""
-        return self._wish(job_id, "archive")
-
-    def unarchive(self, job_id: str) -> JobPublic:
-        """Show a job in lists again."""
-        return self._wish(job_id, "unarchive")
-
-    def retry(
-        self,
-        job_id: str,
-        overrides: Sequence[str] = (),
-        *,
-        idempotency_key: str | None = None,
-        fields: Mapping[str, Any] | None = None,
-    ) -> JobPublic:
-        """A new job that goes on where a failed or cancelled one ended. Arguments as of `submit`."""
-        return self._again(job_id, "retry", overrides, idempotency_key, fields)
-
-    def clone(
-        self,
-        job_id: str,
-        overrides: Sequence[str] = (),
-        *,
-        idempotency_key: str | None = None,
-        fields: Mapping[str, Any] | None = None,
-    ) -> JobPublic:
-        """A new job with the spec of another one, from the start. Arguments as of `submit`."""
-        return self._again(job_id, "clone", overrides, idempotency_key, fields)
-
-    def edit(self, job_id: str, fields: Mapping[str, Any]) -> JobPublic:
-        """Change any of `priority`, `labels` (all of them) and `notes`; None clears."""
-        answer = self._call("PATCH", f"/v1/jobs/{_segment(job_id)}", is_safe=True, json=dict(fields))
-        return self._read(JobPublic, answer)
-
-    def _wish(self, job_id: str, verb: str) -> JobPublic:
-        return self._read(JobPublic, self._call("POST", f"/v1/jobs/{_segment(job_id)}/{verb}", is_safe=False))
-
-    def _again(
-        self,
-        job_id: str,
-        verb: str,
-        overrides: Sequence[str],
-        idempotency_key: str | None,
-        fields: Mapping[str, Any] | None,
-    ) -> JobPublic:
-        body = {"overrides": list(overrides), **(fields or {})}
-        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
-        url = f"/v1/jobs/{_segment(job_id)}/{verb}"
-        return self._read(JobPublic, self._call("POST", url, is_safe=True, json=body, headers=headers))
-
     def trials(
         self,
         job_id: str,
@@ -387,14 +323,3 @@ class ElectraClient:
 
 def _attempt(attempt: int | None) -> dict[str, Any]:
     return {} if attempt is None else {"attempt": attempt}
-
-
-def _segment(name: str) -> str:
-    """A job's id or a model's name as part of a path: whatever it holds, it names nothing else.
-
-    Raises:
-        ClientError: it is what paths are shortened by on their way.
-    """
-    if name in (".", ".."):
-        raise ClientError(f"a job or a model cannot be called {name!r}")
-    return quote(name, safe="")

@@ -76,9 +76,14 @@ def test_the_later_attempt_has_the_folder(directory: JobDirectory):
 
 
 def test_an_earlier_attempt_that_began_at_the_same_moment_loses_at_the_next_look(directory: JobDirectory):
-    directory.hold(1)  # both found the folder free, and this one wrote last
+    note = Path(directory.path("attempt.json"))
+    directory.hold(1)
+    first = note.read_bytes()
     directory.hold(2)
-    assert directory.read_attempt() == 2
+    note.write_bytes(first)  # both found the folder free, and the earlier one wrote last
+    directory.hold(2)
+    with pytest.raises(JobSuperseded):
+        directory.hold(1)
 
 
 def test_a_superseded_attempt_starts_nothing_and_writes_nothing(directory: JobDirectory, tmp_path: Path):

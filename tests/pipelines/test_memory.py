@@ -32,7 +32,7 @@ def of_task(cause: BaseException) -> BaseException:
 
 OUT_OF_MEMORY = {
     "python": lambda: MemoryError(),
-    "numpy": lambda: raised(lambda: np.zeros(2**60)),
+    "numpy": lambda: raised(lambda: np.zeros(2**50)),
     "torch_on_the_host": lambda: raised(lambda: torch.empty(2**60)),
     "torch_on_a_gpu": lambda: torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB"),
     "ray": lambda: ray.exceptions.OutOfMemoryError("Task was killed due to the node running low on memory."),

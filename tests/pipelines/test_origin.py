@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,9 +100,10 @@ def test_an_origin_outside_the_jobs_is_refused(job_id: str):
 def test_finished_seeds_are_taken_over_and_others_are_not(tmp_path: Path):
     old = seed_task(tmp_path, run="jobs/old/seeds/classification", num_epochs=1)
     result = run_seed(old)
-    new = seed_task(tmp_path, run="jobs/new/seeds/classification", num_epochs=1)
-    other = seed_task(tmp_path, run="jobs/new/seeds/classification", num_epochs=1, seed=2)
-    longer = seed_task(tmp_path, run="jobs/other/seeds/classification", num_epochs=2)
+    seeds = str(tmp_path / "jobs" / "new" / "seeds" / "classification")
+    new, other = replace(old, uri=f"{seeds}/1"), replace(old, seed=2, uri=f"{seeds}/2")
+    training = old.training.model_copy(update={"num_epochs": 2})
+    longer = replace(old, training=training, uri=f"{tmp_path}/jobs/other/seeds/classification/1")
     assert take_over_runs([new, other], folder_of(tmp_path, "new", "old")) == [new]
     assert take_over_runs([longer], folder_of(tmp_path, "other", "old")) == []
     shutil.rmtree(tmp_path / "jobs" / "old")
