@@ -9,24 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
+from service.client_life import ClientError as ClientError
+from service.client_life import LifeCalls
+from service.client_life import segment as _segment
 from service.event_client import EventStream, FollowedEvent, follow_stream
 from service.http.log_schemas import LogPage, LogRecord, LogSourceList
-from service.http.schemas import (
-    Health,
-    JobDetail,
-    JobPage,
-    JobPublic,
-    Preset,
-    PresetList,
-    Problem,
-    TrialPage,
-)
+from service.http.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
 from service.http.server_events import ServerEvent, parse_events, stream_lines
 from service.states import JobState
 
@@ -43,10 +37,6 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 Model = TypeVar("Model", bound=BaseModel)
 Checked = TypeVar("Checked")
-
-
-class ClientError(Exception):
-    """The service could not do what it was asked; the message is for people."""
 
 
 class UnreachableError(ClientError):
@@ -80,7 +70,7 @@ class LogLine:
     """Give it as `last_event_id` to go on from here."""
 
 
-class ElectraClient:
+class ElectraClient(LifeCalls):
     """The service at one address. Calls that change nothing twice are repeated when the connection fails.
 
     Raises from every method:
@@ -124,10 +114,22 @@ class ElectraClient:
         self._http.close()
 
     def submit(
-        self, spec: Mapping[str, Any], overrides: Sequence[str] = (), *, idempotency_key: str | None = None
+        self,
+        spec: Mapping[str, Any],
+        overrides: Sequence[str] = (),
+        *,
+        idempotency_key: str | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> JobPublic:
-        """Hand in a job. The key makes repeating safe: one is made up unless given."""
-        body = {"spec": dict(spec), "overrides": list(overrides)}
+        """Hand in a job. The key makes repeating safe: one is made up unless given.
+
+        Args:
+            spec: as in a file.
+            overrides: `section.field=value` each.
+            idempotency_key: the caller's name for this request.
+            fields: any of `priority`, `labels`, `notes` and `limits`.
+        """
+        body = {"spec": dict(spec), "overrides": list(overrides), **(fields or {})}
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return self._read(JobPublic, self._call("POST", "/v1/jobs", is_safe=True, json=body, headers=headers))
 
@@ -174,10 +176,18 @@ class ElectraClient:
         return self._read(PredictAnswer, answer)
 
     def jobs(
-        self, states: Sequence[JobState] = (), *, name: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        states: Sequence[JobState] = (),
+        *,
+        name: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        labels: Sequence[str] = (),
+        archived: bool = False,
     ) -> JobPage:
-        """One page of jobs, newest first."""
-        query: dict[str, Any] = {"limit": limit, "state": [state.value for state in states]}
+        """One page of jobs, newest first: those with all labels, `key=value` each, and archived ones only if asked."""
+        query: dict[str, Any] = {"limit": limit, "state": [state.value for state in states], "label": list(labels)}
+        query |= {"archived": "true"} if archived else {}
         query |= {key: value for key, value in (("name", name), ("cursor", cursor)) if value is not None}
         return self._read(JobPage, self._get("/v1/jobs", params=query))
 
@@ -197,7 +207,7 @@ class ElectraClient:
 
     def cancel(self, job_id: str) -> JobPublic:
         """Ask a job to stop. It stops at its next step, and its state says when it has."""
-        return self._read(JobPublic, self._call("POST", f"/v1/jobs/{_segment(job_id)}/cancel", is_safe=False))
+        return self._wish(job_id, "cancel")
 
     def trials(
         self,
@@ -397,14 +407,3 @@ def _attempt(attempt: int | None) -> dict[str, Any]:
 def _log_query(attempt: int | None, sources: Sequence[str], level: str | None, contains: str | None) -> dict[str, Any]:
     optional = (("source", list(sources) or None), ("level", level), ("contains", contains))
     return {**_attempt(attempt), **{key: value for key, value in optional if value is not None}}
-
-
-def _segment(name: str) -> str:
-    """A job's id or a model's name as part of a path: whatever it holds, it names nothing else.
-
-    Raises:
-        ClientError: it is what paths are shortened by on their way.
-    """
-    if name in (".", ".."):
-        raise ClientError(f"a job or a model cannot be called {name!r}")
-    return quote(name, safe="")

@@ -16,6 +16,8 @@ ServiceError
 │   ├── ModelNotFoundError
 │   └── PresetNotFoundError
 ├── JobFinishedError
+├── WrongStateError
+├── FailsAgainError
 ├── NoTrialsError
 ├── IdempotencyConflictError
 ├── BodyTooLargeError
@@ -164,6 +166,21 @@ class JobFinishedError(ServiceError):
     """The job is over, and nothing can be done to it."""
 
     status, code, title = 409, "job_finished", "The job is finished"
+
+
+class WrongStateError(ServiceError):
+    """The job is not where this can be done to it."""
+
+    status, code, title = 409, "wrong_state", "The job's state does not allow this"
+
+    def __init__(self, job_id: str, state: str, rule: str) -> None:
+        super().__init__(f"{rule}; {job_id} is {state}.", [Fault("/state", rule, state)])
+
+
+class FailsAgainError(ServiceError):
+    """The job would come to the same end."""
+
+    status, code, title = 409, "fails_again", "The job would fail the same way again"
 
 
 class IdempotencyConflictError(ServiceError):

@@ -75,7 +75,16 @@ class Settings(BaseSettings):
     cancel_grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
     """Time a job has to stop by itself, with a checkpoint, before Ray ends it."""
     heartbeat_timeout_seconds: Annotated[float, Field(gt=0)] = 1800.0
-    """A running job whose progress file does not change for so long is stopped and started again."""
+    """A running job whose progress file does not change for so long is stopped and started again, unless its
+    `limits.silence_seconds` says otherwise."""
+    starting_timeout_seconds: Annotated[float, Field(gt=0)] | None = 3600.0
+    """Longest time from handing a job to Ray until its process runs, unless `limits.starting_seconds` says
+    otherwise."""
+    running_timeout_seconds: Annotated[float, Field(gt=0)] | None = None
+    """Longest time a job may run, all attempts together, unless `limits.running_seconds` says otherwise."""
+    pause_grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
+    """Time a job has to save a checkpoint when it is to pause, before Ray ends it. It then goes on from the checkpoint
+    before."""
     ray_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
     """Longest wait for one answer of Ray."""
     predict_timeout_seconds: Annotated[float, Field(gt=0, le=MAX_PREDICT_TIMEOUT_SECONDS)] = 120.0

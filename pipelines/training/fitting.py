@@ -14,7 +14,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipelines import storage
-from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError, PipelineError
+from pipelines.errors import CheckpointError, JobCancelled, JobSuperseded, NonFiniteLossError, PipelineError
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.joblogs.context import current_context, keep_logs
 from pipelines.logs import configure_logging
@@ -139,6 +139,8 @@ def _train_in_rank(task: WorkerTask) -> None:
         _train_and_record(task, worker)
     except JobCancelled:
         outcome = {"outcome": "cancelled"}
+    except JobSuperseded:
+        return  # the folder is a later attempt's; the driver of this one ends the other workers
     except NonFiniteLossError as error:
         outcome = {"outcome": "non_finite_loss", "step": error.step}
     except CheckpointError as error:
