@@ -64,7 +64,7 @@ class ServiceHealth:
         write_error, form_error = self._database()
         parts = {
             "database": Part(write_error is None, True, write_error or "It takes writes."),
-            "migrations": Part(form_error is None, True, form_error or "The tables are of this version."),
+            "migrations": Part(form_error is None, True, form_error or "The tables have what this version needs."),
         }
         if write_error is not None:
             return self._without_database(parts, write_error)
@@ -94,7 +94,7 @@ class ServiceHealth:
         # By the error's kind alone: its words can hold the address and the user's name.
         try:
             behind = self._ledger.missing_migrations()
-            form_error = "The tables are of another version of this software." if behind else None
+            form_error = "The tables are of an older version; `electra migrate` brings them up." if behind else None
         except Exception as error:  # noqa: BLE001 - whatever a driver raises
             form_error = f"The tables cannot be read: {type(error).__name__}."
         try:

@@ -58,7 +58,7 @@ class LedgerHealth(Protocol):
         """Write something of no consequence. Raises whatever the database says instead."""
 
     def missing_migrations(self) -> bool:
-        """Whether the tables are not of this software's form."""
+        """Whether the tables are of an older form than this version needs; those of a later version are as good."""
 
 
 class Leadership(Protocol):

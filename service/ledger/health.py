@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, func, select, update
 from sqlalchemy.orm import Session
 
 from service.feeds.records import JobFigures
-from service.ledger.database import migrations_config
 from service.ledger.feed_tables import LeaseRow
 from service.ledger.lease import database_seconds
 from service.ledger.tables import JobRow
+from service.ledger.versions import database_revision, is_newer, newest_revision
 from service.states import JobState
 
 _PROBE = "probe"
@@ -22,7 +20,7 @@ class SqlLedgerHealth:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._head = ScriptDirectory.from_config(migrations_config()).get_current_head()
+        self._newest = newest_revision()
 
     def job_figures(self) -> JobFigures:
         """Jobs by state, from the index over states."""
@@ -38,6 +36,6 @@ class SqlLedgerHealth:
             session.execute(update(LeaseRow).where(LeaseRow.name == _PROBE).values(expires_at=now))
 
     def missing_migrations(self) -> bool:
-        """Whether the tables are not of this software's form."""
-        with self._engine.connect() as connection:
-            return MigrationContext.configure(connection).get_current_revision() != self._head
+        """Whether the tables are of an older form than this version needs; those of a later version are as good."""
+        revision = database_revision(self._engine)
+        return revision != self._newest and not is_newer(revision)
