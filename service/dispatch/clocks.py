@@ -61,3 +61,7 @@ class LookClock:
     def forget(self, job: Job) -> None:
         """The job is no longer watched."""
         self._seen.pop(job.job_id, None)
+
+    def forget_all(self) -> None:
+        """Another replica watches from now on, and counts what it sees."""
+        self._seen.clear()

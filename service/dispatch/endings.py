@@ -151,6 +151,10 @@ class Endings:
     def _is_last(self, job: Job) -> bool:
         return job.num_failures + 1 >= self._settings.max_attempts
 
+    def look_away(self) -> None:
+        """Another replica reconciles."""
+        self._clock.forget_all()
+
     # ── looking, writing ──────────────────────────────────────────────────────────────────────────────────────────
 
     @property

@@ -95,6 +95,8 @@ class Reconciler:
                     started_at = time.monotonic()
                     moved = self.run_round()
                     self._after_round(time.monotonic() - started_at)
+                else:
+                    self._steps.look_away()
             except LeaseLostError as error:
                 log.warning("round_given_up", reason=str(error))
             except Exception:  # the loop outlives a database that is away for a while

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from sqlalchemy import Engine
 from test_lease import run_out
 
 from service.dispatch import leadership
-from service.dispatch.leadership import LeaseKeeper
+from service.dispatch.leadership import LeaseKeeper, SoleLeader
 from service.dispatch.reconciler import Reconciler
 from service.feeds.interfaces import LeaseLostError
 from service.interfaces import AttemptState, AttemptStatus
@@ -130,6 +132,35 @@ def test_the_lease_of_a_loop_that_hangs_is_let_go(
     run_out(engine)
     first.keeper.hold()
     assert second.round()
+
+
+def test_what_another_replica_watches_is_not_counted_again(settings: Settings, engine: Engine, ray: Freezing) -> None:
+    """Of three turns the second is another's; each comes 50 s after the one before."""
+    job = make_job(state=JobState.RUNNING, attempt=1)
+    store = SqlJobStore(engine)
+    store.insert(job)
+    ray.set(f"{job.job_id}-a1", AttemptState.RUNNING)
+    turns, moments, is_over = iter([True, False, True]), [job.created_at], threading.Event()
+
+    class Turns(SoleLeader):
+        def begin_round(self) -> bool:
+            moments.append(moments[-1] + timedelta(seconds=50))
+            turn = next(turns, None)
+            if turn is None:
+                is_over.set()
+            return bool(turn)
+
+    parts: list[Any] = [store, ray, MemoryFolders(), MemoryRuns()]
+    quick = settings.model_copy(update={"reconcile_interval_seconds": 0.01})
+    reconciler = Reconciler(*parts, settings=quick, leadership=Turns(), now=lambda: moments[-1])
+    reconciler.start()
+    try:
+        assert is_over.wait(120)
+    finally:
+        reconciler.stop()
+    found = store.get(job.job_id)
+    assert found is not None
+    assert (found.state, found.running_seconds) == (JobState.RUNNING, 0)
 
 
 def test_threads_of_two_replicas_share_the_work(replicas: tuple[Replica, Replica], engine: Engine, job_id: str) -> None:
