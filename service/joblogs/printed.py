@@ -14,6 +14,7 @@ import anyio.to_thread
 from service.errors import AttemptNotFoundError, JobNotFoundError, LogsUnavailableError
 from service.interfaces import FolderError, JobFolders, JobStore, Launcher, LauncherError
 from service.records import Job, submission_id
+from service.states import WAITING_STATES
 
 POLL_INTERVAL_SECONDS = 1.0
 _CACHE_SECONDS = 0.5
@@ -120,7 +121,8 @@ class JobLogs:
 
     def _read(self, job: Job, attempt: int) -> str:
         try:
-            if attempt < job.attempt or job.is_log_saved:
+            # Of a job that is paused or queued again nothing runs, and its log was saved before it came there.
+            if attempt < job.attempt or job.is_log_saved or job.state in WAITING_STATES:
                 return self._folders.read_log(job.job_id, attempt) or ""
             printed = self._read_from_ray(submission_id(job.job_id, attempt))
         except (LauncherError, FolderError) as error:

@@ -73,6 +73,15 @@ async def test_no_ray_no_log(client: httpx.AsyncClient, job: Job, launcher: Fake
     assert (await client.get(f"/v1/jobs/{job.job_id}/logs", params={"attempt": 1})).status_code == 200
 
 
+async def test_a_paused_jobs_log_is_read_without_ray(
+    client: httpx.AsyncClient, store: SqlJobStore, launcher: FakeLauncher, folders: MemoryFolders, job: Job
+) -> None:
+    folders.logs[job.job_id, 2] = "saved\n"
+    store.update(job, state=JobState.PAUSED)
+    launcher.is_down = True
+    assert (await client.get(f"/v1/jobs/{job.job_id}/logs")).text == "saved\n"
+
+
 async def test_following_a_job_to_its_end(
     client: httpx.AsyncClient, job: Job, store: SqlJobStore, folders: MemoryFolders, launcher: FakeLauncher
 ) -> None:
