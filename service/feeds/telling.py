@@ -72,7 +72,8 @@ def told_of_update(job: Job, changes: Mapping[str, Any], gate: ProgressGate) -> 
         failure = changes.get("failure")
         if isinstance(failure, JobFailure):
             message = failure.message[:_MAX_MESSAGE_CHARACTERS]
-            payload["failure"] = {"code": failure.code, "message": message, "attempt": failure.attempt}
+            said = {"code": failure.code, "reason": failure.reason.value, "message": message}
+            payload["failure"] = said | {"attempt": failure.attempt}
         told.append(Told(EventType.STATE, payload))
     return told
 

@@ -54,7 +54,31 @@ def test_a_jobs_life_is_told_in_order(jobs: SqlJobStore, events: SqlEventStore) 
     assert [kind for _, kind, _ in seen] == ["created", "state", "state", "progress", "metrics", "wish", "state"]
     assert seen[1][2] == {"state": "STARTING", "before": "QUEUED", "attempt": 1}
     assert (seen[3][2]["step"], seen[4][2]["losses"], seen[5][2]) == (3, {"total_loss": 1.5}, {"wish": "cancel"})
-    assert seen[6][2]["failure"] == {"code": "lost", "message": "gone", "attempt": 1}
+    assert seen[6][2]["failure"] == {"code": "lost", "reason": "lost", "message": "gone", "attempt": 1}
+
+
+def test_wishes_are_told_once_each(jobs: SqlJobStore, events: SqlEventStore) -> None:
+    job = make_job()
+    jobs.insert(job)
+    for _ in range(2):
+        jobs.request_pause(job.job_id, START)
+    for _ in range(2):
+        jobs.withdraw_pause(job.job_id)
+    for _ in range(2):
+        jobs.request_kill(job.job_id, START)
+    jobs.request_pause(job.job_id, START)
+    jobs.edit(job.job_id, priority=3)
+    wishes = [payload["wish"] for _, kind, payload in told(events) if kind == "wish"]
+    assert (wishes, len(told(events))) == (["pause", "resume", "kill"], 4)
+
+
+def test_a_pause_is_told_state_by_state(jobs: SqlJobStore, events: SqlEventStore) -> None:
+    job = make_job(state=JobState.RUNNING, attempt=1)
+    jobs.insert(job)
+    for state in (JobState.PAUSING, JobState.PAUSED, JobState.QUEUED):
+        job = jobs.update(job, state=state)
+    states = [(payload["before"], payload["state"]) for _, kind, payload in told(events) if kind == "state"]
+    assert states == [("RUNNING", "PAUSING"), ("PAUSING", "PAUSED"), ("PAUSED", "QUEUED")]
 
 
 def test_what_was_not_written_is_not_told(jobs: SqlJobStore, events: SqlEventStore) -> None:

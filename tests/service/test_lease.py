@@ -82,6 +82,13 @@ def test_a_frozen_holder_writes_nothing_after_another_took_over(engine: Engine) 
     for write in (
         lambda: store.update(job, state=JobState.STARTING, attempt=1),
         lambda: store.save_cluster_status(status),
+        lambda: store.insert(make_job()),
+        lambda: store.request_cancel(job.job_id, job.created_at),
+        lambda: store.request_kill(job.job_id, job.created_at),
+        lambda: store.request_pause(job.job_id, job.created_at),
+        lambda: store.withdraw_pause(job.job_id),
+        lambda: store.edit(job.job_id, priority=1, labels={"team": "nlp"}),
+        lambda: store.set_archived(job.job_id, True),
     ):
         with pytest.raises(LeaseLostError):
             write()
