@@ -8,7 +8,8 @@ PipelineError
  ├── CheckpointError       a checkpoint is absent, incomplete or of another spec
  ├── NonFiniteLossError    a loss became NaN or infinite at `step`
  ├── RecordError           MLflow does not take what must be recorded
- └── JobCancelled          the job was asked to stop, and did
+ ├── JobCancelled          the job was asked to stop, for good or to go on later, and did
+ └── JobSuperseded         a later attempt has begun: this one has no say any more
 
 Every class survives pickling: Ray carries them from workers to the driver.
 """
@@ -88,4 +89,16 @@ class RecordError(PipelineError):
 
 
 class JobCancelled(PipelineError):  # noqa: N818 - what happened, not a fault
-    """The job was asked to stop, and did."""
+    """The job was asked to stop, for good or to go on later, and did."""
+
+
+class JobSuperseded(PipelineError):  # noqa: N818 - what happened, not a fault
+    """A later attempt has begun: this one must write nothing more."""
+
+    def __init__(self, attempt: int, later: int) -> None:
+        super().__init__(f"attempt {later} has begun: attempt {attempt} leaves without a word")
+        self.attempt = attempt
+        self.later = later
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.attempt, self.later)

@@ -18,6 +18,7 @@ from electra_core.pretraining import ElectraForPretraining
 from pipelines import storage
 from pipelines.errors import CheckpointError
 from pipelines.export import export_networks
+from pipelines.joblogs.context import current_context, kept_call
 from pipelines.record.card import model_card
 from pipelines.rows.loader import ValidationRows
 from pipelines.specs.documents import ExampleToken
@@ -77,11 +78,16 @@ def evaluate_on_cluster(task: TrainingTask, job_uri: str, job_id: str) -> Evalua
         ray.exceptions.GetTimeoutError: it took hours.
     """
     compute = task.spec.compute
-    remote = ray.remote(num_cpus=compute.cpus_per_worker, num_gpus=compute.gpus_per_worker, max_retries=3)(
-        evaluate_and_export
+    remote: Any = ray.remote(num_cpus=compute.cpus_per_worker, num_gpus=compute.gpus_per_worker, max_retries=3)(
+        kept_call
     )
-    evaluated: Evaluated = ray.get(remote.remote(task, job_uri, job_id), timeout=EVALUATION_TIMEOUT_SECONDS)
+    call = remote.options(name="evaluate").remote(current_context(), "evaluate", _evaluate, (task, job_uri, job_id))
+    evaluated: Evaluated = ray.get(call, timeout=EVALUATION_TIMEOUT_SECONDS)
     return evaluated
+
+
+def _evaluate(argument: tuple[TrainingTask, str, str]) -> Evaluated:
+    return evaluate_and_export(*argument)
 
 
 def evaluate_and_export(task: TrainingTask, job_uri: str, job_id: str) -> Evaluated:

@@ -26,6 +26,7 @@ from pipelines.finetuning.seed_task import WEIGHTS_FILE, SeedResult, SeedTask
 from pipelines.finetuning.serving import serving_of
 from pipelines.finetuning.submission import write_submissions
 from pipelines.finetuning.summarise import TaskSummary, headline, summarise, table
+from pipelines.finetuning.take_over import take_over_runs
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.job_run import open_job_run, serving_requirements
 from pipelines.record import tracking
@@ -70,6 +71,7 @@ def run_finetuning(
         for task in prepared
         for seed in spec.training.seeds
     ]
+    take_over_runs(runs, directory)
     results = _finetune(runs, spec, reporter)
 
     reporter.stage("evaluate", "exporting the best seeds")

@@ -6,23 +6,27 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import ValidationError
 
 from pipelines import storage
-from pipelines.errors import JobCancelled
+from pipelines.errors import JobCancelled, JobSuperseded
 from pipelines.specs.documents import (
+    ATTEMPT_FILE,
     CONTROL_FILE,
+    ORIGIN_FILE,
     PROGRESS_FILE,
     RESULT_FILE,
     SPEC_FILE,
+    AttemptNote,
     Control,
     JobResult,
+    Origin,
     Progress,
     Stage,
 )
@@ -88,6 +92,41 @@ class JobDirectory:
             return Control()
         return Control.model_validate(storage.read_json(self.path(CONTROL_FILE)))
 
+    def read_origin(self) -> Origin | None:
+        """Whose work the job goes on with; None where it is nobody's."""
+        if not storage.exists(self.path(ORIGIN_FILE)):
+            return None
+        return Origin.model_validate(storage.read_json(self.path(ORIGIN_FILE)))
+
+    def read_attempt(self) -> int:
+        """The attempt that the folder belongs to; 0 before the first."""
+        if not storage.exists(self.path(ATTEMPT_FILE)):
+            return 0
+        return AttemptNote.model_validate(storage.read_json(self.path(ATTEMPT_FILE))).attempt
+
+    def hold(self, attempt: int) -> None:
+        """Take the folder for an attempt, or see that it is still this one's.
+
+        Two attempts that begin at one moment may both write here; the earlier one learns of the other at its next
+        look.
+
+        Raises:
+            JobSuperseded: a later attempt has it.
+        """
+        holder = self.read_attempt()
+        if holder > attempt:
+            raise JobSuperseded(attempt, holder)
+        if holder < attempt:
+            note = AttemptNote(attempt=attempt, began_at=datetime.now(UTC))
+            storage.write_json(self.path(ATTEMPT_FILE), note.model_dump(mode="json"))
+
+    def read_wish(self, attempt: int | None) -> Literal["run", "pause", "cancel"]:
+        """What the service wishes of an attempt; None asks for the one that has the folder."""
+        control = self.read_control()
+        if control.action == "run" or control.attempt is None:
+            return control.action
+        return control.action if control.attempt == (attempt or self.read_attempt()) else "run"
+
     def read_result(self) -> JobResult | None:
         """The job's last word, or None while it has none."""
         if not storage.exists(self.path(RESULT_FILE)):
@@ -113,11 +152,19 @@ class ProgressReporter:
     """Keeps progress.json fresh and control.json read, at most every `REPORT_INTERVAL_SECONDS`.
 
     One process reports at a time: the driver, and rank 0 of the training workers while they run. With `heartbeat`
-    a thread repeats the last report, so that a long silent call does not look like a dead job.
+    a thread repeats the last report, so that a long silent call does not look like a dead job, and calls
+    `on_superseded` as soon as a later attempt has the folder.
     """
 
-    def __init__(self, directory: JobDirectory, heartbeat: bool = False, **fields: Any) -> None:
+    def __init__(
+        self,
+        directory: JobDirectory,
+        heartbeat: bool = False,
+        on_superseded: Callable[[JobSuperseded], None] | None = None,
+        **fields: Any,
+    ) -> None:
         self._directory = directory
+        self._on_superseded = on_superseded
         self._fields: dict[str, Any] = fields
         self._last_written = 0.0
         self._last_control_read = 0.0
@@ -140,7 +187,7 @@ class ProgressReporter:
             self._thread.join(timeout=30)
 
     def stage(self, stage: Stage, message: str = "") -> None:
-        """Enter a stage; raises `JobCancelled` if the job was asked to stop."""
+        """Enter a stage; raises as `raise_if_cancelled` does."""
         self.update(now=True, stage=stage, message=message, fraction=None)
         self.raise_if_cancelled()
 
@@ -161,18 +208,26 @@ class ProgressReporter:
         return time.monotonic() - self._last_written >= REPORT_INTERVAL_SECONDS
 
     def is_cancelled(self) -> bool:
-        """Whether control.json asks the job to stop; read at most every `REPORT_INTERVAL_SECONDS`."""
+        """Whether control.json asks this attempt to stop, for good or to go on later; read at most every
+        `REPORT_INTERVAL_SECONDS`.
+
+        Raises:
+            JobSuperseded: a later attempt has begun.
+        """
         now = time.monotonic()
         if not self._is_cancelled and now - self._last_control_read >= REPORT_INTERVAL_SECONDS:
             self._last_control_read = now
+            attempt = self._fields.get("attempt")
             try:
-                self._is_cancelled = self._directory.read_control().action == "cancel"
+                if attempt is not None and (holder := self._directory.read_attempt()) > attempt:
+                    raise JobSuperseded(attempt, holder)
+                self._is_cancelled = self._directory.read_wish(attempt) != "run"
             except storage.StorageError as error:
                 log.warning("control_unreadable", extra={"reason": str(error)[:300]})
         return self._is_cancelled
 
     def raise_if_cancelled(self) -> None:
-        """Raise `JobCancelled` if control.json asks the job to stop."""
+        """Raise `JobCancelled` if control.json asks the job to stop, `JobSuperseded` if a later attempt has begun."""
         if self.is_cancelled():
             raise JobCancelled
 
@@ -220,4 +275,13 @@ class ProgressReporter:
 
     def _beat(self) -> None:
         while not self._stop.wait(REPORT_INTERVAL_SECONDS):
+            try:
+                if self._on_superseded is not None:
+                    self._directory.hold(self._fields["attempt"])
+            except JobSuperseded as error:
+                assert self._on_superseded is not None
+                self._on_superseded(error)
+                return
+            except (storage.StorageError, ValueError) as error:
+                log.warning("attempt_unreadable", extra={"reason": str(error)[:300]})
             self.update()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import structlog
+
+from pipelines.joblogs.redaction import redactor
 
 
 def configure_logging(**context: Any) -> None:
@@ -27,6 +30,7 @@ def configure_logging(**context: Any) -> None:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
+            _without(redactor()),
             renderer,
         ],
     )
@@ -36,3 +40,12 @@ def configure_logging(**context: Any) -> None:
     ours.handlers, ours.propagate = [handler], False
     ours.setLevel(logging.INFO)
     structlog.contextvars.bind_contextvars(**context)
+
+
+def _without(redact: Callable[[str], str]) -> Any:
+    """Whatever the environment holds of credentials does not reach Ray's dashboard."""
+
+    def process(_: Any, __: str, event: Any) -> Any:
+        return {key: redact(value) if isinstance(value, str) else value for key, value in event.items()}
+
+    return process

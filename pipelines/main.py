@@ -3,7 +3,8 @@
     python -m pipelines.main --job-uri URI --attempt N         what the service submits: spec.json lies there already
     python -m pipelines.main --spec spec.yaml [--set a.b=c]    what a person submits with `ray job submit`
 
-Exit status 0: the job succeeded or was cancelled; 1: it failed, and result.json says why; 2: it could not start.
+Exit status 0: the job succeeded, was cancelled or paused; 1: it failed, and result.json says why; 2: it could not
+start; 3: a later attempt has begun, and this one left without a word.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 import ray
 import ray.exceptions
@@ -29,13 +31,16 @@ from pipelines.errors import (
     CheckpointError,
     CorpusError,
     JobCancelled,
+    JobSuperseded,
     NonFiniteLossError,
     PipelineError,
     RecordError,
     ResourceError,
 )
 from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.joblogs.context import LogContext, keep_logs
 from pipelines.logs import configure_logging
+from pipelines.memory import is_out_of_memory, memory_message
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.specs.documents import Failure, JobResult, Stage
@@ -54,6 +59,7 @@ DEFAULT_STORAGE = "~/.electra/storage"
 RESULT_ATTEMPTS = 5
 """Times the last word is written before the job gives up: losing it would lose a finished job."""
 STOPPED_STATUS = 143
+SUPERSEDED_STATUS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,23 +69,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         directory = _open_directory(options)
         tracking_uri = tracking_uri_of(directory.storage_uri)
         previous = directory.read_result()
+        # The first act: whichever earlier attempt still runs, thought lost, reads it and leaves.
+        attempt = options.attempt or max(1, directory.read_attempt())
+        directory.hold(attempt)
+    except JobSuperseded as error:
+        print(f"cannot start: {error}", file=sys.stderr)
+        return SUPERSEDED_STATUS
     except (SpecError, PipelineError, OSError, ValueError) as error:
         print(f"cannot start: {error}", file=sys.stderr)
         return 2
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing of a job is fetched from a hub
-    configure_logging(job_id=directory.job_id, attempt=options.attempt)
+    configure_logging(job_id=directory.job_id, attempt=attempt)
     if previous is not None and previous.state == "SUCCEEDED":
         log.info("job_already_succeeded", extra={"uri": directory.uri})
         return 0
-    result = run(directory, options.attempt, tracking_uri)
-    _write_result(directory, result)
-    log.info("job_finished", extra={"state": result.state, "uri": directory.uri, "models": _model_names(result)})
+    # What its workers print comes by here too: each keeps its own.
+    with keep_logs(LogContext(directory.uri, attempt), "driver", prints=False):
+        try:
+            result = run(directory, attempt, tracking_uri)
+            directory.hold(attempt)
+        except JobSuperseded as error:
+            log.warning("attempt_superseded", extra={"reason": str(error)})
+            return SUPERSEDED_STATUS
+        _write_result(directory, result)
+        log.info("job_finished", extra={"state": result.state, "uri": directory.uri, "models": _model_names(result)})
     return 1 if result.state == "FAILED" else 0
 
 
 def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
-    """Run the job in a directory; every fault becomes a result."""
-    reporter = ProgressReporter(directory, heartbeat=True, attempt=attempt)
+    """Run the job in a directory; every fault becomes a result.
+
+    Raises:
+        JobSuperseded: a later attempt has begun. Nothing more may be written then.
+    """
+    reporter = ProgressReporter(directory, heartbeat=True, on_superseded=_leave, attempt=attempt)
     try:
         spec = directory.read_spec()
         connect_to_ray()
@@ -91,7 +114,11 @@ def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
         _end(directory, tracking_uri, reporter, JobResult(state="CANCELLED", attempt=attempt))
         raise SystemExit(STOPPED_STATUS) from None
     except JobCancelled:
-        return _end(directory, tracking_uri, reporter, JobResult(state="CANCELLED", attempt=attempt))
+        state = _stopped_state(directory, attempt)
+        log.info("job_stopped", extra={"state": state})
+        return _end(directory, tracking_uri, reporter, JobResult(state=state, attempt=attempt))
+    except JobSuperseded:
+        raise
     except Exception as error:
         failure = describe_failure(error, reporter.current_stage, directory.storage_uri)
         log.log(
@@ -123,6 +150,29 @@ class Stopped(BaseException):
     """SIGTERM came: Ray stops the job, and kills it three seconds later."""
 
 
+def _leave(error: JobSuperseded) -> None:
+    """End this process at once, and with it, as Ray sees to, all it has started: a later attempt writes where they do.
+
+    Called beside the main thread, which may be waiting for workers.
+    """
+    log.warning("attempt_superseded", extra={"reason": str(error)})
+    sys.stderr.flush()
+    os._exit(SUPERSEDED_STATUS)
+
+
+def _stopped_state(directory: JobDirectory, attempt: int) -> Literal["CANCELLED", "PAUSED"]:
+    """What the job stopped for, read anew: a cancellation may have come after the wish to pause.
+
+    Where it cannot be read the job is paused. The service, which knows what was wished, can still cancel it; of a
+    cancelled job there would be no way back.
+    """
+    try:
+        return "CANCELLED" if directory.read_wish(attempt) == "cancel" else "PAUSED"
+    except (storage.StorageError, ValueError) as error:
+        log.warning("control_unreadable", extra={"reason": str(error)[:300]})
+        return "PAUSED"
+
+
 def _raise_stopped(signal_number: int, frame: FrameType | None) -> None:
     raise Stopped
 
@@ -135,6 +185,8 @@ def describe_failure(error: BaseException, stage: Stage, storage_uri: str) -> Fa
         stage: where.
         storage_uri: root of our own files: if one of these is out of reach, the data are not to blame.
     """
+    if is_out_of_memory(error):
+        return Failure(stage=stage, code="out_of_memory", message=memory_message(error))
     match error:
         case ray.exceptions.RayTaskError() if isinstance(error.cause, Exception):
             return describe_failure(error.cause, stage, storage_uri)
@@ -171,11 +223,19 @@ def _all_lost(error: Exception) -> bool:
 
 
 def _end(directory: JobDirectory, tracking_uri: str, reporter: ProgressReporter, result: JobResult) -> JobResult:
-    """Complete a result that is not a success, and close its MLflow run, which cannot know of the end by itself."""
+    """Complete a result that is not a success, and close its MLflow run, which cannot know of the end by itself.
+
+    Raises:
+        JobSuperseded: the run is a later attempt's.
+    """
+    try:
+        directory.hold(result.attempt)
+    except storage.StorageError as error:
+        log.warning("attempt_unreadable", extra={"reason": str(error)[:300]})
     progress = reporter.fields
     run_id, experiment_id = progress.get("mlflow_run_id"), progress.get("mlflow_experiment_id")
     if run_id is not None:
-        status = "KILLED" if result.state == "CANCELLED" else "FAILED"
+        status = {"CANCELLED": "KILLED", "PAUSED": "SCHEDULED"}.get(result.state, "FAILED")
         tags = {"electra.failure": result.failure.message[:500]} if result.failure else {}
         try:
             tracking.end_run(RunIdentity(tracking_uri, str(experiment_id), str(run_id)), status, tags)
@@ -199,7 +259,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="PATH=VALUE")
     parser.add_argument("--job-id", help="with --spec: continue or start this job (default: a new one)")
     parser.add_argument("--storage-uri", help=f"with --spec: default ${STORAGE_VARIABLE}, else {DEFAULT_STORAGE}")
-    parser.add_argument("--attempt", type=int, default=1)
+    parser.add_argument("--attempt", type=int, help="default: the one that has the job's directory, or 1")
     return parser.parse_args(arguments)
 
 

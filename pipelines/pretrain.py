@@ -21,6 +21,7 @@ from pipelines.errors import RecordError
 from pipelines.evaluation import Evaluated, describe_corpus, evaluate_on_cluster
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.job_run import open_job_run
+from pipelines.origin import take_over_checkpoint
 from pipelines.probing.prober import Prober, prepare_probe
 from pipelines.record import tracking
 from pipelines.record.card import card_text
@@ -73,6 +74,7 @@ def run_pretraining(
     reporter.stage("train", "starting workers")
     threading.Thread(target=tracking.import_flavour, name="import", daemon=True).start()
     task = TrainingTask(spec, corpus, directory.path("checkpoints"), initial_weights)
+    take_over_checkpoint(directory, task.identity)
     with Prober(task, prepared, directory, run) as prober:
         with reporter.handing_over():  # rank 0 reports meanwhile
             fit(WorkerTask(task, directory.uri, run, attempt))

@@ -12,6 +12,7 @@ import ray
 from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, WorkerCrashedError
 
 from pipelines.errors import ResourceError
+from pipelines.joblogs.context import call_name, current_context, kept_call
 from pipelines.specs.compute import WorkerSpec
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ def run_side_by_side(
     compute: WorkerSpec,
     waiting: Callable[[int], object],
     has_room: Callable[[int], bool] | None = None,
+    log_prefix: str = "",
 ) -> Iterator[tuple[int, _Returned]]:
     """Call a function with each argument, at most `compute.num_workers` calls at a time, each in a process of Ray's.
 
@@ -94,6 +96,7 @@ def run_side_by_side(
         waiting: called every second or so with the number of calls that are done; what it raises is raised here.
         has_room: asked before each call, with the number of calls that run; where it says no the call waits here. None
             leaves that to Ray.
+        log_prefix: before the names under which the calls keep their logs.
 
     Yields:
         Place of the argument and what the call returned, as they end.
@@ -110,7 +113,8 @@ def run_side_by_side(
         max_calls=1 if compute.gpus_per_worker else 0,
         # Of a caller that is in a placement group of its own, as Ray Tune's actors are, a call would be held to it.
         scheduling_strategy="DEFAULT",
-    )(function)
+    )(kept_call)
+    logs = current_context()
     waiting_places = list(range(len(arguments)))[::-1]
     running: dict[Any, int] = {}
     losses: Counter[int] = Counter()
@@ -118,7 +122,8 @@ def run_side_by_side(
     while waiting_places or running:
         while waiting_places and len(running) < compute.num_workers and (has_room is None or has_room(len(running))):
             place = waiting_places.pop()
-            running[remote.remote(arguments[place])] = place
+            name = log_prefix + call_name(function, arguments[place], place)
+            running[remote.options(name=name).remote(logs, name, function, arguments[place])] = place
         for reference in _finished(running):
             place = running.pop(reference)
             try:

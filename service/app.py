@@ -12,7 +12,7 @@ from service import wiring
 from service.http import problems
 from service.http.desk import Desk
 from service.http.middleware import BodyLimit, HostCheck, RequestContext
-from service.http.routes import health, joblogs, jobs, models, presets, trials
+from service.http.routes import events, health, joblogs, jobs, life, models, presets, trials
 from service.logs import configure_logs
 from service.settings import Settings
 
@@ -39,7 +39,7 @@ def create_app(
 
     app = FastAPI(title="ELECTRA pretraining", version=_version(), description=_DESCRIPTION, lifespan=lifespan)
     problems.register(app)
-    for module in (jobs, joblogs, trials, models, presets, health):
+    for module in (jobs, life, joblogs, events, trials, models, presets, health):
         app.include_router(module.router)
     # The last added is the first to see a request.
     app.add_middleware(BodyLimit, max_bytes=settings.max_spec_bytes)

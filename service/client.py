@@ -6,14 +6,20 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
+from service.client_life import ClientError as ClientError
+from service.client_life import LifeCalls
+from service.client_life import segment as _segment
+from service.event_client import EventStream, FollowedEvent, follow_stream
+from service.http.log_schemas import LogPage, LogRecord, LogSourceList
 from service.http.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
 from service.http.server_events import ServerEvent, parse_events, stream_lines
 from service.states import JobState
@@ -31,10 +37,6 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 Model = TypeVar("Model", bound=BaseModel)
 Checked = TypeVar("Checked")
-
-
-class ClientError(Exception):
-    """The service could not do what it was asked; the message is for people."""
 
 
 class UnreachableError(ClientError):
@@ -68,7 +70,7 @@ class LogLine:
     """Give it as `last_event_id` to go on from here."""
 
 
-class ElectraClient:
+class ElectraClient(LifeCalls):
     """The service at one address. Calls that change nothing twice are repeated when the connection fails.
 
     Raises from every method:
@@ -112,10 +114,22 @@ class ElectraClient:
         self._http.close()
 
     def submit(
-        self, spec: Mapping[str, Any], overrides: Sequence[str] = (), *, idempotency_key: str | None = None
+        self,
+        spec: Mapping[str, Any],
+        overrides: Sequence[str] = (),
+        *,
+        idempotency_key: str | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> JobPublic:
-        """Hand in a job. The key makes repeating safe: one is made up unless given."""
-        body = {"spec": dict(spec), "overrides": list(overrides)}
+        """Hand in a job. The key makes repeating safe: one is made up unless given.
+
+        Args:
+            spec: as in a file.
+            overrides: `section.field=value` each.
+            idempotency_key: the caller's name for this request.
+            fields: any of `priority`, `labels`, `notes` and `limits`.
+        """
+        body = {"spec": dict(spec), "overrides": list(overrides), **(fields or {})}
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return self._read(JobPublic, self._call("POST", "/v1/jobs", is_safe=True, json=body, headers=headers))
 
@@ -162,10 +176,18 @@ class ElectraClient:
         return self._read(PredictAnswer, answer)
 
     def jobs(
-        self, states: Sequence[JobState] = (), *, name: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        states: Sequence[JobState] = (),
+        *,
+        name: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        labels: Sequence[str] = (),
+        archived: bool = False,
     ) -> JobPage:
-        """One page of jobs, newest first."""
-        query: dict[str, Any] = {"limit": limit, "state": [state.value for state in states]}
+        """One page of jobs, newest first: those with all labels, `key=value` each, and archived ones only if asked."""
+        query: dict[str, Any] = {"limit": limit, "state": [state.value for state in states], "label": list(labels)}
+        query |= {"archived": "true"} if archived else {}
         query |= {key: value for key, value in (("name", name), ("cursor", cursor)) if value is not None}
         return self._read(JobPage, self._get("/v1/jobs", params=query))
 
@@ -185,7 +207,7 @@ class ElectraClient:
 
     def cancel(self, job_id: str) -> JobPublic:
         """Ask a job to stop. It stops at its next step, and its state says when it has."""
-        return self._read(JobPublic, self._call("POST", f"/v1/jobs/{_segment(job_id)}/cancel", is_safe=False))
+        return self._wish(job_id, "cancel")
 
     def trials(
         self,
@@ -207,14 +229,68 @@ class ElectraClient:
         """What a job has written so far: its last attempt, unless another is named."""
         return self._get(f"/v1/jobs/{_segment(job_id)}/logs", params=_attempt(attempt)).text
 
+    def log_page(
+        self,
+        job_id: str,
+        *,
+        attempt: int | None = None,
+        sources: Sequence[str] = (),
+        level: str | None = None,
+        contains: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 200,
+        cursor: str | None = None,
+    ) -> LogPage:
+        """One page of what the processes of a job logged in one attempt, oldest first.
+
+        Args:
+            job_id: of the job.
+            attempt: the last one, unless another is named.
+            sources: such as `rank-0` or `seed-*`; none for all.
+            level: this one and those above.
+            contains: plain text, without regard to upper and lower case.
+            since: no line before.
+            until: no line after.
+            limit: lines, 1000 at most.
+            cursor: `next_cursor` of the page before.
+        """
+        query = _log_query(attempt, sources, level, contains) | {"limit": limit, "format": "json"}
+        optional = (("since", since and since.isoformat()), ("until", until and until.isoformat()), ("cursor", cursor))
+        query |= {key: value for key, value in optional if value is not None}
+        return self._read(LogPage, self._get(f"/v1/jobs/{_segment(job_id)}/logs", params=query))
+
+    def log_sources(self, job_id: str, *, attempt: int | None = None) -> LogSourceList:
+        """The processes of a job that keep logs of their own: in its last attempt, unless another is named."""
+        return self._read(
+            LogSourceList, self._get(f"/v1/jobs/{_segment(job_id)}/logs/sources", params=_attempt(attempt))
+        )
+
+    def follow_log_records(
+        self,
+        job_id: str,
+        *,
+        attempt: int | None = None,
+        sources: Sequence[str] = (),
+        level: str | None = None,
+        contains: str | None = None,
+    ) -> Iterator[LogRecord]:
+        """What the processes of a job log, as they log it, until it ends; see `log_page`."""
+        query = _log_query(attempt, sources, level, contains) | {"format": "jsonl"}
+        for line in self._follow(job_id, query, None):
+            yield self._checked(LogRecord.model_validate_json, "LogRecord", line.text)
+
     def follow_logs(
         self, job_id: str, *, attempt: int | None = None, last_event_id: str | None = None
     ) -> Iterator[LogLine]:
         """What a job writes, as it writes it, until it ends. Goes on where it was after a broken connection."""
+        return self._follow(job_id, _attempt(attempt), last_event_id)
+
+    def _follow(self, job_id: str, query: Mapping[str, Any], last_event_id: str | None) -> Iterator[LogLine]:
         heard_at = time.monotonic()
         while True:
             try:
-                for event in self._stream(job_id, attempt, last_event_id):
+                for event in self._stream(job_id, query, last_event_id):
                     heard_at = time.monotonic()
                     last_event_id = event.event_id or last_event_id
                     if event.name == "end":
@@ -222,11 +298,24 @@ class ElectraClient:
                     if event.name == "message":
                         yield LogLine(event.data, last_event_id)
             except (UnreachableError, ApiError) as error:
-                is_passing = not isinstance(error, ApiError) or error.status == httpx.codes.SERVICE_UNAVAILABLE
-                if not is_passing or time.monotonic() - heard_at > self._stream_patience_seconds:
+                if not _is_passing(error) or time.monotonic() - heard_at > self._stream_patience_seconds:
                     raise
             # The stream broke, or ended without saying that the log has: ask for the rest.
             time.sleep(_STREAM_RETRY_SECONDS)
+
+    def follow_events(self, job_id: str | None = None, *, after: int | None = None) -> Iterator[FollowedEvent]:
+        """What happens to a job until it is over, or to all jobs for ever; from now on, or after event number `after`.
+
+        Goes on where it was after a broken connection.
+        """
+        url = "/v1/events" if job_id is None else f"/v1/jobs/{_segment(job_id)}/events"
+        stream = EventStream(
+            connect=lambda last_event_id: self._events_of(url, {}, last_event_id),
+            is_passing=_is_passing,
+            patience_seconds=self._stream_patience_seconds,
+            retry_seconds=_STREAM_RETRY_SECONDS,
+        )
+        return follow_stream(stream, after)
 
     def presets(self) -> tuple[Preset, ...]:
         """Whole specs by name."""
@@ -240,13 +329,15 @@ class ElectraClient:
             return False
         return answer.is_success and self._read(Health, answer).status == "ok"
 
-    def _stream(self, job_id: str, attempt: int | None, last_event_id: str | None) -> Iterator[ServerEvent]:
+    def _stream(self, job_id: str, query: Mapping[str, Any], last_event_id: str | None) -> Iterator[ServerEvent]:
+        url = f"/v1/jobs/{_segment(job_id)}/logs"
+        return self._events_of(url, {**query, "follow": "true"}, last_event_id)
+
+    def _events_of(self, url: str, params: Mapping[str, Any], last_event_id: str | None) -> Iterator[ServerEvent]:
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
-        url = f"/v1/jobs/{_segment(job_id)}/logs"
         timeout = httpx.Timeout(_STREAM_SILENCE_SECONDS, connect=10.0)
-        params = {**_attempt(attempt), "follow": "true"}
         try:
             with self._http.stream("GET", url, params=params, headers=headers, timeout=timeout) as answer:
                 if not answer.is_success:
@@ -293,25 +384,26 @@ class ElectraClient:
     def _read(self, model: type[Model], answer: httpx.Response) -> Model:
         return self._checked(model.model_validate_json, model.__name__, answer)
 
-    def _checked(self, read: Callable[[bytes], Checked], name: str, answer: httpx.Response) -> Checked:
+    def _checked(self, read: Callable[[bytes], Checked], name: str, answer: httpx.Response | str) -> Checked:
         try:
-            return read(answer.content)
+            return read(answer.encode() if isinstance(answer, str) else answer.content)
         except ValidationError as error:
             raise UnexpectedAnswerError(
                 f"{self.base_url} gave an answer that is no {name}: is it this service, in this version?"
             ) from error
 
 
+def _is_passing(error: Exception) -> bool:
+    """Whether a stream may be there again in a moment."""
+    if isinstance(error, ApiError):
+        return error.status == httpx.codes.SERVICE_UNAVAILABLE
+    return isinstance(error, UnreachableError)
+
+
 def _attempt(attempt: int | None) -> dict[str, Any]:
     return {} if attempt is None else {"attempt": attempt}
 
 
-def _segment(name: str) -> str:
-    """A job's id or a model's name as part of a path: whatever it holds, it names nothing else.
-
-    Raises:
-        ClientError: it is what paths are shortened by on their way.
-    """
-    if name in (".", ".."):
-        raise ClientError(f"a job or a model cannot be called {name!r}")
-    return quote(name, safe="")
+def _log_query(attempt: int | None, sources: Sequence[str], level: str | None, contains: str | None) -> dict[str, Any]:
+    optional = (("source", list(sources) or None), ("level", level), ("contains", contains))
+    return {**_attempt(attempt), **{key: value for key, value in optional if value is not None}}

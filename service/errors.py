@@ -16,6 +16,8 @@ ServiceError
 │   ├── ModelNotFoundError
 │   └── PresetNotFoundError
 ├── JobFinishedError
+├── WrongStateError
+├── FailsAgainError
 ├── NoTrialsError
 ├── IdempotencyConflictError
 ├── BodyTooLargeError
@@ -26,6 +28,7 @@ ServiceError
 │   └── TooManyPredictionsError
 ├── PredictionTimeoutError
 ├── PredictionFailedError
+├── TooManyFollowersError
 └── NotReadyError
 
 Only `problems.py` turns them into answers. What goes wrong behind the desk (store, launcher, folders) is in
@@ -165,6 +168,21 @@ class JobFinishedError(ServiceError):
     status, code, title = 409, "job_finished", "The job is finished"
 
 
+class WrongStateError(ServiceError):
+    """The job is not where this can be done to it."""
+
+    status, code, title = 409, "wrong_state", "The job's state does not allow this"
+
+    def __init__(self, job_id: str, state: str, rule: str) -> None:
+        super().__init__(f"{rule}; {job_id} is {state}.", [Fault("/state", rule, state)])
+
+
+class FailsAgainError(ServiceError):
+    """The job would come to the same end."""
+
+    status, code, title = 409, "fails_again", "The job would fail the same way again"
+
+
 class IdempotencyConflictError(ServiceError):
     """The key was used with another body."""
 
@@ -223,3 +241,9 @@ class NotReadyError(ServiceError):
     """Something the service needs is missing."""
 
     status, code, title = 503, "not_ready", "The service is not ready"
+
+
+class TooManyFollowersError(ServiceError):
+    """As many follow events as may."""
+
+    status, code, title = 503, "too_many_followers", "Too many follow events"

@@ -14,13 +14,13 @@ BackendError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pipelines.specs.documents import JobResult, Progress
+from pipelines.specs.documents import JobResult, Progress, StopAction
 from pipelines.specs.prediction import PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TrialList
 from service.launches import Launch
@@ -79,6 +79,10 @@ class JobFilter:
     states: Sequence[JobState] = ()
     name: str | None = None
     kind: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """All of these."""
+    is_archived: bool | None = False
+    """None for both."""
     before: tuple[datetime, str] | None = None
     """Only jobs older than this (created_at, job_id)."""
     limit: int = 50
@@ -102,13 +106,37 @@ class JobStore(Protocol):
     def request_cancel(self, job_id: str, at: datetime) -> Job | None:
         """Note that a job should stop, once and only if it is not over; the job as it then is."""
 
+    def request_kill(self, job_id: str, at: datetime) -> Job | None:
+        """Note that a job should end at once, and that it should stop; the job as it then is."""
+
+    def request_pause(self, job_id: str, at: datetime) -> Job | None:
+        """Note that a job should pause, once and only if it is neither over nor to be cancelled; the job as it then
+        is.
+        """
+
+    def withdraw_pause(self, job_id: str) -> Job | None:
+        """Note that a job should no longer pause, unless it is over; the job as it then is."""
+
+    def edit(
+        self,
+        job_id: str,
+        *,
+        priority: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        notes: str | None = None,
+    ) -> Job | None:
+        """Change what people say of a job; None leaves a field as it is. The job as it then is."""
+
+    def set_archived(self, job_id: str, is_archived: bool) -> Job | None:
+        """Take a job that is over out of lists, or put it back; the job as it then is."""
+
     def list_unsettled(self) -> list[Job]:
-        """Jobs the reconciler must look at, oldest first: handed to Ray, to be cancelled, or ended without their log
-        saved. Queued jobs are not among them.
+        """Jobs the reconciler must look at, oldest first: handed to Ray, to be cancelled, paused or resumed, or ended
+        without their log saved. Jobs that only wait are not among them.
         """
 
     def list_queued(self, limit: int) -> list[Job]:
-        """Jobs that wait, oldest first."""
+        """Jobs that wait, the highest priority first, of equals the oldest."""
 
     def count_active(self) -> int:
         """Jobs that hold a place of `max_running_jobs`."""
@@ -187,8 +215,11 @@ class JobFolders(Protocol):
     def write_spec(self, job_id: str, spec_json: str) -> None:
         """Put the spec where the job reads it."""
 
-    def request_cancel(self, job_id: str) -> None:
-        """Ask the job to stop."""
+    def request_stop(self, job_id: str, action: StopAction, attempt: int) -> None:
+        """Ask one attempt of the job to stop; a later one is not meant."""
+
+    def write_origin(self, job_id: str, retry_of: str) -> None:
+        """Say whose work the job goes on with."""
 
     def read_progress(self, job_id: str) -> Progress | None:
         """Where the job is; None if it has not said, or not in words we know."""
@@ -226,7 +257,8 @@ class Runs(Protocol):
     """The record of a job's run, which the job keeps itself while it lives."""
 
     def end(self, run_id: str, state: JobState) -> None:
-        """Say that the run of a job that can no longer do so is over: FAILED or CANCELLED. May be said again.
+        """Say that the run of a job that can no longer do so is over, FAILED or CANCELLED, or that it is PAUSED. May be
+        said again.
 
         Raises:
             RunsUnavailableError: no answer.

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.specs.documents import Failure, JobResult, Progress, Stage
-from service.states import JobState
+from service.states import REASON_OF_CODE, FailureReason, JobState
+
+MAX_LIMIT_SECONDS = 366 * 86_400.0
+Seconds = Annotated[float, Field(ge=1, le=MAX_LIMIT_SECONDS, allow_inf_nan=False)]
+
+
+class JobLimits(BaseModel):
+    """How long a job may take. What is absent is as the service is set."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    starting_seconds: Seconds | None = None
+    """From being handed to Ray until its process runs, each attempt by itself; beyond it the job fails."""
+    running_seconds: Seconds | None = None
+    """In state RUNNING, all attempts together and pauses left out; beyond it the job is asked to save a checkpoint and
+    fails."""
+    silence_seconds: Seconds | None = None
+    """Without a sign of life; beyond it the attempt is stopped and another one begins."""
+
+
+def _reason_of(data: dict[str, Any]) -> FailureReason:
+    return REASON_OF_CODE.get(str(data.get("code")), FailureReason.INTERNAL)
 
 
 class JobFailure(BaseModel):
@@ -17,8 +40,11 @@ class JobFailure(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
     code: str
-    """`spec`, `data`, `non_finite_loss`, `resources`, `checkpoint`, `record` or `internal` from the job itself;
-    `lost` when its process ended without a word, `rejected` when Ray would not take it."""
+    """`spec`, `data`, `non_finite_loss`, `out_of_memory`, `resources`, `checkpoint`, `record` or `internal` from the
+    job itself; `lost` when its process ended without a word, `rejected` when Ray would not take it,
+    `starting_deadline` or `running_deadline` when it took too long."""
+    reason: FailureReason = Field(default_factory=_reason_of)
+    """One of a closed list; whether it is tried again hangs on it."""
     message: str
     stage: Stage | None = None
     step: int | None = None
@@ -62,6 +88,33 @@ class Job:
     """Why the job failed; while it runs, why the attempt before did."""
     is_log_saved: bool = False
     """The last attempt's log lies in the job's folder, or is known to be lost."""
+    priority: int = 0
+    """Queued jobs are taken by it, the highest first, and of equals the oldest."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Names and values to find it by."""
+    notes: str = ""
+    """What people wrote about it."""
+    limits: JobLimits = field(default_factory=JobLimits)
+    is_archived: bool = False
+    """Lists do not show it unless asked."""
+    retry_of: str | None = None
+    """The job whose work this one goes on with."""
+    clone_of: str | None = None
+    """The job whose spec this one was made from."""
+    pause_requested_at: datetime | None = None
+    """None once it is resumed."""
+    kill_requested_at: datetime | None = None
+    """Set only together with `cancel_requested_at`: to kill is to cancel without waiting."""
+    stop_asked_at: datetime | None = None
+    """When control.json told the current attempt to stop."""
+    num_failures: int = 0
+    """Attempts that ended by a fault. Those that paused are not among them."""
+    starting_seconds: float = 0.0
+    """That the current attempt has been seen waiting on Ray."""
+    running_seconds: float = 0.0
+    """That the job has been seen RUNNING, all attempts together."""
+    silent_seconds: float = 0.0
+    """That the current attempt has been seen running without a new word."""
 
     @property
     def ray_submission_id(self) -> str | None:

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from pipelines.specs.log_lines import DEFAULT_SOURCE_BYTES
+
 MAX_PREDICT_TIMEOUT_SECONDS = 3600.0
 """That a service can be set to: no prediction of any service lasts longer."""
 
@@ -73,7 +75,16 @@ class Settings(BaseSettings):
     cancel_grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
     """Time a job has to stop by itself, with a checkpoint, before Ray ends it."""
     heartbeat_timeout_seconds: Annotated[float, Field(gt=0)] = 1800.0
-    """A running job whose progress file does not change for so long is stopped and started again."""
+    """A running job whose progress file does not change for so long is stopped and started again, unless its
+    `limits.silence_seconds` says otherwise."""
+    starting_timeout_seconds: Annotated[float, Field(gt=0)] | None = 3600.0
+    """Longest time from handing a job to Ray until its process runs, unless `limits.starting_seconds` says
+    otherwise."""
+    running_timeout_seconds: Annotated[float, Field(gt=0)] | None = None
+    """Longest time a job may run, all attempts together, unless `limits.running_seconds` says otherwise."""
+    pause_grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
+    """Time a job has to save a checkpoint when it is to pause, before Ray ends it. It then goes on from the checkpoint
+    before."""
     ray_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
     """Longest wait for one answer of Ray."""
     predict_timeout_seconds: Annotated[float, Field(gt=0, le=MAX_PREDICT_TIMEOUT_SECONDS)] = 120.0
@@ -85,6 +96,26 @@ class Settings(BaseSettings):
     """Refuse jobs larger than the cluster was last seen to be. Turn off where the cluster grows on demand."""
     source_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
     """Time for looking at all of a spec's files."""
+
+    job_log_max_bytes: Annotated[int, Field(ge=64 * 1024, le=1024**3)] = DEFAULT_SOURCE_BYTES
+    """Of the log that each process of an attempt keeps in storage. Of a longer one the beginning and the end are kept,
+    with a line between them that says how many lines were deleted."""
+    lease_seconds: Annotated[float, Field(ge=3, le=600)] = 10.0
+    """Of several replicas over one database one reconciles; when it dies, another does after so long at most."""
+    event_retention_seconds: Annotated[float, Field(ge=60)] = 7 * 86400.0
+    """Events older than this are deleted."""
+    event_retention_count: Annotated[int, Field(ge=1000)] = 200_000
+    """Of the events so many of the newest are kept at most."""
+    event_poll_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
+    """Pause between two looks for new events, one look for all who follow them; none while nobody does."""
+    progress_event_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
+    """A job's progress makes an event this often at most; a new stage always does."""
+    max_event_followers: Annotated[int, Field(ge=1, le=10_000)] = 100
+    """Connections that follow events at a time, of one process; others are refused."""
+    event_stream_seconds: Annotated[float, Field(gt=0, le=86400)] = 3600.0
+    """A connection that follows events is closed after so long; whoever follows comes again with `Last-Event-ID`."""
+    ready_without_ray: bool = False
+    """Whether `/readyz` says ready while Ray does not answer. Jobs are taken all the same, and wait."""
 
     log_json: bool | None = None
     """Log lines as JSON; when absent, JSON unless standard error is a terminal."""

@@ -8,13 +8,23 @@ from contextlib import closing, contextmanager
 
 from service.dispatch.folders import StoredJobFolders, StoredPredictionFolders
 from service.dispatch.launcher import RayLauncher
+from service.dispatch.leadership import LeaseKeeper
 from service.dispatch.reconciler import Reconciler
 from service.dispatch.runs import MlflowRuns
+from service.feeds.feed import EventFeed
+from service.feeds.health import ServiceHealth
+from service.feeds.metrics import ServiceMetrics
+from service.feeds.pruning import EventPruning
+from service.feeds.telling import ProgressGate
 from service.http.desk import Desk
-from service.joblogs import JobLogs
+from service.joblogs.kept import KeptLogs
+from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.ledger.database import make_engine, upgrade_database
+from service.ledger.events import SqlEventStore
+from service.ledger.health import SqlLedgerHealth
+from service.ledger.lease import SqlLease
 from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
 from service.settings import Settings
@@ -35,14 +45,57 @@ def running(settings: Settings) -> Iterator[Desk]:
             closing(MlflowRuns(settings)) as runs,
             closing(Predictions(desk_launcher, StoredPredictionFolders(settings), settings)) as predictions,
         ):
-            reconciler = Reconciler(store, launcher, folders, runs, settings)
+            lease = SqlLease(engine, settings.lease_seconds)
+            ledger, event_store = SqlLedgerHealth(engine), SqlEventStore(engine)
+            events = EventFeed(
+                event_store,
+                store.get,
+                poll_seconds=settings.event_poll_seconds,
+                max_followers=settings.max_event_followers,
+                stream_seconds=settings.event_stream_seconds,
+            )
+            metrics = ServiceMetrics(
+                ledger, store, is_lease_held=lambda: lease.is_held, num_followers=lambda: events.num_followers
+            )
+            pruning = EventPruning(event_store, settings)
+
+            def after_round(seconds: float) -> None:
+                metrics.observe_round(seconds)
+                pruning.run()
+
+            reconciler = Reconciler(
+                # Its own: what it writes counts only as long as the lease is this replica's.
+                SqlJobStore(
+                    engine,
+                    guard=lease.guard,
+                    gate=ProgressGate(settings.progress_event_seconds),
+                    on_update=metrics.observe_update,
+                ),
+                launcher,
+                folders,
+                runs,
+                settings,
+                leadership=LeaseKeeper(lease, settings.lease_seconds),
+                after_round=after_round,
+            )
             jobs = Jobs(store, settings, reconciler.wake)
             reconciler.start()
             # Beside the start: a storage that is slow or away must not hold it up.
             threading.Thread(target=predictions.delete_left_behind, name="left-behind", daemon=True).start()
             try:
-                yield Desk(settings, jobs, JobLogs(store, desk_launcher, folders), predictions, Trials(folders))
+                yield Desk(
+                    settings=settings,
+                    jobs=jobs,
+                    logs=JobLogs(store, desk_launcher, folders),
+                    kept_logs=KeptLogs(store, settings),
+                    predictions=predictions,
+                    trials=Trials(folders),
+                    events=events,
+                    health=ServiceHealth(ledger, store, settings),
+                    metrics=metrics,
+                )
             finally:
+                events.close()
                 # Before the reconciler's last step, which may take its time: whoever waits for a prediction is let go.
                 predictions.close()
                 reconciler.stop()

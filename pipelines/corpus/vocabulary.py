@@ -15,6 +15,7 @@ from pipelines.corpus.progress import Progress
 from pipelines.corpus.ray_data import CPUS_PER_TASK
 from pipelines.corpus.texts import Texts
 from pipelines.errors import PipelineError
+from pipelines.joblogs.context import current_context, kept_call
 from pipelines.specs.corpus import PretrainedTokenizerSpec, TokenizerSpec, WordPieceSpec
 from pipelines.storage.artifacts import MANIFEST_FILE
 from pipelines.tokenizer import read_pretrained, save_tokenizer, train_wordpiece, warn_of_ignored_rules, with_rules
@@ -43,8 +44,9 @@ def write_tokenizer(uri: str, spec: TokenizerSpec, texts: Texts, split: Split, p
     else:
         size = min(texts.num_bytes, spec.max_training_bytes)
         progress.at(0.0, f"on {size / 1e6:.1f} MB")
-        task = ray.remote(num_cpus=CPUS_PER_TASK)(_train)
-        _wait(task.remote(uri, spec, list(part_work(texts)), texts.num_bytes, split), progress)
+        task: Any = ray.remote(num_cpus=CPUS_PER_TASK)(kept_call)
+        argument = (uri, spec, list(part_work(texts)), texts.num_bytes, split)
+        _wait(task.options(name="tokenizer").remote(current_context(), "tokenizer", _train, argument), progress)
     storage.write_json(storage.join(uri, MANIFEST_FILE), {"format": FORMAT_VERSION})
 
 
@@ -57,8 +59,9 @@ def _wait(task: Any, progress: Progress) -> None:
         raise error
 
 
-def _train(uri: str, spec: WordPieceSpec, parts: list[PartWork], num_bytes: int, split: Split) -> PipelineError | None:
+def _train(argument: tuple[str, WordPieceSpec, list[PartWork], int, Split]) -> PipelineError | None:
     """Runs in a Ray task. What goes wrong is returned: raised, it would come back wrapped."""
+    uri, spec, parts, num_bytes, split = argument
     try:
         share = min(1.0, spec.max_training_bytes / max(1, num_bytes))
         save_tokenizer(train_wordpiece(lambda: sample_evenly(parts, split, share), spec), uri)

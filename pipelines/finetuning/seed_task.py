@@ -51,6 +51,11 @@ class SeedTask:
         return f"{self.prepared.name} seed {self.seed}"
 
     @property
+    def log_source(self) -> str:
+        """Under which its process keeps its log."""
+        return f"seed-{self.prepared.name}-{self.seed}"
+
+    @property
     def identity(self) -> str:
         """Digest of what decides the weights and the scores."""
         return digest_of(

@@ -179,7 +179,9 @@ class Prober:
             _delete_weights(run)  # left by a kill after its last word
         places = [place for place, result in results.items() if result is None]
         todo = [runs[place] for place in places]
-        for index, result in run_side_by_side(run_seed, todo, probe.compute, self._between, self._has_room):
+        for index, result in run_side_by_side(
+            run_seed, todo, probe.compute, self._between, self._has_room, log_prefix="probe-"
+        ):
             results[places[index]] = result
             _delete_weights(todo[index])
         return self._point(step, results, runs)

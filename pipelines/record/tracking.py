@@ -234,10 +234,13 @@ def log_artifacts(identity: RunIdentity, folder: Path, artifact_path: str | None
 
 @_refusals_named
 def end_run(identity: RunIdentity, status: str, tags: Mapping[str, str] | None = None) -> None:
-    """Close the run as FINISHED, FAILED or KILLED."""
+    """Close the run as FINISHED, FAILED or KILLED, or leave it SCHEDULED: it goes on some day."""
     client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
     if tags:
         client.log_batch(identity.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+    if status == "SCHEDULED":
+        client.update_run(identity.run_id, status=status)
+        return
     client.set_terminated(identity.run_id, status=status)
 
 

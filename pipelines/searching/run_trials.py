@@ -15,6 +15,7 @@ from ray.tune.schedulers import FIFOScheduler
 from pipelines import storage
 from pipelines.errors import JobCancelled, StorageError
 from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.joblogs.context import current_context
 from pipelines.searching.host import host_of
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.measures import Measure
@@ -74,7 +75,7 @@ def run_trials(
         context, ledger, proposer, None if is_final else search.most_trials, is_final, reporter.is_cancelled
     )
     with _faults_of_files(directory.path(TUNE_FOLDER)):
-        actor: Any = tune.with_parameters(TrialActor, task=TrialActorTask(context, measure))
+        actor: Any = tune.with_parameters(TrialActor, task=TrialActorTask(context, measure, current_context()))
         tuner = tune.Tuner(
             tune.with_resources(actor, _held_by(context.base.compute)),
             tune_config=tune.TuneConfig(

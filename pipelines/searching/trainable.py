@@ -7,6 +7,7 @@ imports and its compiled kernels.
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,14 @@ from ray.exceptions import RayError, RayTaskError
 
 from pipelines.errors import CheckpointError, JobCancelled, PipelineError, StorageError
 from pipelines.job import JobDirectory
+from pipelines.joblogs.context import LogContext, SwitchedLogs
 from pipelines.logs import configure_logging
 from pipelines.searching.advance import advance
 from pipelines.searching.measures import Measure
 from pipelines.searching.trial import RungResult, SearchContext, make_trial, write_error
 from pipelines.training.workers import choose_cpu_kernels, limit_threads
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class TrialActorTask:
 
     context: SearchContext
     measure: Measure
+    logs: LogContext | None = None
 
 
 class TrialActor(tune.Trainable):
@@ -39,6 +44,7 @@ class TrialActor(tune.Trainable):
         self._task = task
         configure_logging(job_id=JobDirectory(task.context.job_uri).job_id, rank=0)
         self._is_ready = False
+        self._logs = SwitchedLogs(task.logs)
         self._begin(config)
 
     def step(self) -> dict[str, Any]:
@@ -59,6 +65,7 @@ class TrialActor(tune.Trainable):
         except JobCancelled:
             return told | {"done": True, "score": float("nan"), "cancelled": True}
         except Exception as error:
+            log.warning("trial_stopped", extra={"number": self._config["number"], "rung": rung}, exc_info=True)
             # The storage may be back in a moment, and a damaged checkpoint is trained again; else the fault is the
             # trial's, and comes again.
             is_final = isinstance(error, PipelineError) and not isinstance(error, StorageError | CheckpointError)
@@ -86,7 +93,12 @@ class TrialActor(tune.Trainable):
         self._begin(new_config)
         return True
 
+    def cleanup(self) -> None:
+        """The process ends, or is free."""
+        self._logs.close()
+
     def _begin(self, config: dict[str, Any]) -> None:
+        self._logs.switch(f"trial-{config['number']}")
         self._config = config
         self._rung = 0
 

@@ -3,6 +3,8 @@
 `{storage_uri}/jobs/{job_id}/` holds
     spec.json      the resolved spec, written once before the job is submitted
     control.json   a `Control`, written by the service: what the job should do
+    origin.json    an `Origin`, written by the service where the job goes on with another one's work
+    attempt.json   an `AttemptNote`, written by an attempt as its first act: an earlier one that reads it leaves
     progress.json  a `Progress`, written by the job every few seconds
     result.json    a `JobResult`, written by the job as its last act; it outranks what Ray says
     checkpoints/, exports/, report/, logs/
@@ -20,16 +22,38 @@ from pipelines.specs.trial_documents import SearchOutcome, TrialSummary
 
 SPEC_FILE = "spec.json"
 CONTROL_FILE = "control.json"
+ORIGIN_FILE = "origin.json"
+ATTEMPT_FILE = "attempt.json"
 PROGRESS_FILE = "progress.json"
 RESULT_FILE = "result.json"
 
 Stage = Literal["start", "prepare", "train", "evaluate", "record"]
 
 
+StopAction = Literal["pause", "cancel"]
+
+
 class Control(Document):
     """The service's wish."""
 
-    action: Literal["run", "cancel"] = "run"
+    action: Literal["run", "pause", "cancel"] = "run"
+    """Both `pause` and `cancel` ask for a checkpoint and an end; after `pause` the job goes on some day."""
+    attempt: int | None = None
+    """Whom it is for; a later attempt passes it over. None is every attempt."""
+
+
+class Origin(Document):
+    """Whose work a job goes on with."""
+
+    job_id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+    """Its folder lies beside this one's."""
+
+
+class AttemptNote(Document):
+    """The attempt that the folder belongs to."""
+
+    attempt: int
+    began_at: AwareDatetime
 
 
 class Progress(Document):
@@ -65,7 +89,7 @@ class Failure(Document):
     """Why a job failed."""
 
     stage: Stage
-    code: Literal["spec", "data", "non_finite_loss", "resources", "checkpoint", "record", "internal"]
+    code: Literal["spec", "data", "non_finite_loss", "out_of_memory", "resources", "checkpoint", "record", "internal"]
     message: str
     """One or more sentences for the user."""
     step: int | None = None
@@ -178,7 +202,7 @@ class ExampleToken(Document):
 class JobResult(Document):
     """The job's last word."""
 
-    state: Literal["SUCCEEDED", "FAILED", "CANCELLED"]
+    state: Literal["SUCCEEDED", "FAILED", "CANCELLED", "PAUSED"]
     attempt: int = 1
     failure: Failure | None = None
     step: int | None = None

@@ -14,8 +14,9 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipelines import storage
-from pipelines.errors import CheckpointError, JobCancelled, NonFiniteLossError, PipelineError
+from pipelines.errors import CheckpointError, JobCancelled, JobSuperseded, NonFiniteLossError, PipelineError
 from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.joblogs.context import current_context, keep_logs
 from pipelines.logs import configure_logging
 from pipelines.record.identity import RunIdentity
 from pipelines.rows.loader import ValidationRows
@@ -69,7 +70,7 @@ def fit(task: WorkerTask) -> None:
     callbacks: list[Any] = [_SayWaiting(task.job_uri)] if task.run is None else []
     trainer = TorchTrainer(
         train_worker,
-        train_loop_config={"task": task},
+        train_loop_config={"task": task, "logs": current_context()},
         torch_config=TorchConfig(backend="nccl" if use_gpu else "gloo", timeout_s=COLLECTIVE_TIMEOUT_SECONDS),
         scaling_config=ScalingConfig(
             num_workers=spec.compute.num_workers, use_gpu=use_gpu, resources_per_worker=resources
@@ -117,8 +118,14 @@ def _check_rows(task: TrainingTask) -> None:
 def train_worker(config: dict[str, Any]) -> None:
     """What one worker process runs."""
     task: WorkerTask = config["task"]
+    rank = ray.train.get_context().get_world_rank()
+    configure_logging(job_id=JobDirectory(task.job_uri).job_id, rank=rank)
+    with keep_logs(config.get("logs"), f"rank-{rank}"):
+        _train_in_rank(task)
+
+
+def _train_in_rank(task: WorkerTask) -> None:
     context = ray.train.get_context()
-    configure_logging(job_id=JobDirectory(task.job_uri).job_id, rank=context.get_world_rank())
     limit_threads(task.training.spec.compute)
     library = choose_cpu_kernels()
     device = ray.train.torch.get_device() if task.training.spec.compute.gpus_per_worker else torch.device("cpu")
@@ -132,6 +139,8 @@ def train_worker(config: dict[str, Any]) -> None:
         _train_and_record(task, worker)
     except JobCancelled:
         outcome = {"outcome": "cancelled"}
+    except JobSuperseded:
+        return  # the folder is a later attempt's; the driver of this one ends the other workers
     except NonFiniteLossError as error:
         outcome = {"outcome": "non_finite_loss", "step": error.step}
     except CheckpointError as error:

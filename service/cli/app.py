@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import typer
 
-from service.cli import convert, demo, jobs, models, plan, predict, stack, submit, trials
+from service.cli import (
+    again,
+    convert,
+    demo,
+    edit,
+    events,
+    joblogs,
+    jobs,
+    migrate,
+    models,
+    plan,
+    predict,
+    stack,
+    submit,
+    trials,
+    wishes,
+)
 from service.cli.console import ReadableErrors
 
 app = typer.Typer(
@@ -25,8 +41,18 @@ app.command()(convert.convert)
 app.command("jobs")(jobs.list_jobs)
 app.command()(jobs.show)
 app.command()(trials.trials)
-app.command()(jobs.logs)
+app.command()(joblogs.logs)
+app.command()(events.events)
 app.command()(jobs.cancel)
+app.command()(wishes.kill)
+app.command()(wishes.pause)
+app.command()(wishes.resume)
+app.command()(again.retry)
+app.command()(again.clone)
+app.command()(edit.edit)
+app.command()(wishes.archive)
+app.command()(wishes.unarchive)
 app.command()(models.models)
 app.command()(predict.predict)
 app.command()(stack.serve)
+app.command()(migrate.migrate)

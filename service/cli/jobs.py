@@ -1,4 +1,4 @@
-"""`electra jobs`, `show`, `logs`, `cancel`: what became of the jobs."""
+"""`electra jobs`, `show`, `cancel`: what became of the jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from service.cli.console import INTERRUPTED, JsonOption, UrlOption, stderr, stdout
+from service.cli.console import JsonOption, UrlOption, stderr, stdout
+from service.cli.fields import LabelOption, read_labels
 from service.cli.inputs import open_client
 from service.cli.render import current_progress, job_table, jobs_table, marked_sentence, sentence_legend
 from service.cli.result_tables import result_tables
@@ -21,12 +22,17 @@ def list_jobs(
     state: Annotated[list[JobState] | None, typer.Option(case_sensitive=False, help="Only these. Repeatable.")] = None,
     name: Annotated[str | None, typer.Option(help="Only jobs of this name.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many at most.")] = 50,
+    label: LabelOption = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="Those that are archived, instead of the others.")
+    ] = False,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List jobs, newest first."""
+    labels = [f"{key}={value}" for key, value in read_labels(label).items()]
     with open_client(url) as client:
-        page = client.jobs(state or (), name=name, limit=limit)
+        page = client.jobs(state or (), name=name, limit=limit, labels=labels, archived=archived)
     if as_json:
         typer.echo(page.model_dump_json(indent=2, by_alias=True))
         return
@@ -50,12 +56,13 @@ def show(job: JobArgument, url: UrlOption = None, as_json: JsonOption = False) -
     console = stdout()
     console.print(job_table(found))
     if found.failure is not None:
-        console.print(f"\nattempt {found.failure.attempt} failed ({found.failure.code}):", style="red", markup=False)
+        told = f"{found.failure.reason}: {found.failure.code}"
+        console.print(f"\nattempt {found.failure.attempt} failed ({told}):", style="red", markup=False)
         for line in (found.failure.message, *found.failure.details):
             console.print(f"  {line}", markup=False, soft_wrap=True)
-    told = current_progress(found)
-    if told is not None and told.leaderboard:
-        console.print(trials_table(told.leaderboard, "score"))
+    progress = current_progress(found)
+    if progress is not None and progress.leaderboard:
+        console.print(trials_table(progress.leaderboard, "score"))
     if found.result is not None and found.result.search is not None:
         console.print(found.result.search.verdict, markup=False)
     for table in result_tables(found.result) if found.result is not None else ():
@@ -64,25 +71,6 @@ def show(job: JobArgument, url: UrlOption = None, as_json: JsonOption = False) -
         console.print(marked_sentence(found.result.example))
         console.print(sentence_legend(found.result.example), style="dim", markup=False)
     typer.echo("\n" + yaml.safe_dump(found.spec, sort_keys=False, allow_unicode=True, width=110).rstrip())
-
-
-def logs(
-    job: JobArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
-    attempt: Annotated[int | None, typer.Option(min=1, help="The last one by default.")] = None,
-    url: UrlOption = None,
-) -> None:
-    """Print what a job has written."""
-    with open_client(url) as client:
-        if not follow:
-            typer.echo(client.logs(job, attempt=attempt), nl=False)
-            return
-        try:
-            for line in client.follow_logs(job, attempt=attempt):
-                typer.echo(line.text)
-        except KeyboardInterrupt:
-            stderr().print(f"\nStopped following; the job goes on. Again:  electra logs -f {job}", markup=False)
-            raise typer.Exit(INTERRUPTED) from None
 
 
 def cancel(job: JobArgument, url: UrlOption = None, as_json: JsonOption = False) -> None:

@@ -18,6 +18,7 @@ STATE_STYLES = {
     JobState.FAILED: "red",
     JobState.RUNNING: "cyan",
     JobState.CANCELLED: "yellow",
+    JobState.PAUSED: "magenta",
 }
 _TELLING = (
     "discriminator_auc",
@@ -123,6 +124,11 @@ def job_table(job: JobDetail) -> Table:
         ("MLflow", job.links.mlflow or ""),
         ("Ray", job.links.ray or ""),
         ("spec sha256", job.spec_sha256),
+        ("priority", str(job.priority) if job.priority else ""),
+        ("labels", "  ".join(f"{key}={value}" for key, value in job.labels.items())),
+        ("notes", printable(job.notes)),
+        ("retry of", job.retry_of or ""),
+        ("clone of", job.clone_of or ""),
     ]
     for name, value in rows:
         if str(value):

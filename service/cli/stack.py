@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from service.cli.console import INTERRUPTED, WRONG_INPUT, stderr, stdout
+from service.cli.console import INTERRUPTED, stdout
+from service.cli.environment import read_settings
 from service.local import LocalStack, StackOptions, default_home
 
 _WATCH_SECONDS = 0.5
@@ -60,17 +61,8 @@ def up(
 def serve() -> None:
     """Run the service alone, configured by ELECTRA_* variables."""
     import uvicorn
-    from pydantic import ValidationError
 
-    from service.settings import Settings
-
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        for item in error.errors(include_url=False):
-            variable = "ELECTRA_" + "_".join(str(part) for part in item["loc"]).upper()
-            stderr().print(f"{variable}: {item['msg'].removeprefix('Value error, ')}", markup=False, soft_wrap=True)
-        raise typer.Exit(WRONG_INPUT) from error
+    settings = read_settings()
     uvicorn.run(
         "service.app:create_app",
         factory=True,

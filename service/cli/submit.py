@@ -7,6 +7,15 @@ from typing import Annotated
 import typer
 
 from service.cli.console import JsonOption, UrlOption
+from service.cli.fields import (
+    LabelOption,
+    NoteOption,
+    PriorityOption,
+    RunningOption,
+    SilenceOption,
+    StartingOption,
+    job_fields,
+)
 from service.cli.follow import follow_to_the_end
 from service.cli.inputs import SetOption, SpecArgument, open_client, read_spec_document
 
@@ -19,6 +28,12 @@ def submit(
     idempotency_key: Annotated[
         str | None, typer.Option(help="Submitting twice with one key makes one job. Made up by default.")
     ] = None,
+    priority: PriorityOption = None,
+    label: LabelOption = None,
+    note: NoteOption = None,
+    starting_seconds: StartingOption = None,
+    running_seconds: RunningOption = None,
+    silence_seconds: SilenceOption = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -26,8 +41,9 @@ def submit(
     document = read_spec_document(spec)
     if name is not None:
         document["name"] = name
+    fields = job_fields(priority, label, note, (starting_seconds, running_seconds, silence_seconds))
     with open_client(url) as client:
-        job = client.submit(document, overrides or (), idempotency_key=idempotency_key)
+        job = client.submit(document, overrides or (), idempotency_key=idempotency_key, fields=fields)
         if as_json and not follow:
             typer.echo(job.model_dump_json(indent=2, by_alias=True))
             return

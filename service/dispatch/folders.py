@@ -13,12 +13,15 @@ from pipelines import storage
 from pipelines.errors import StorageError
 from pipelines.specs.documents import (
     CONTROL_FILE,
+    ORIGIN_FILE,
     PROGRESS_FILE,
     RESULT_FILE,
     SPEC_FILE,
     Control,
     JobResult,
+    Origin,
     Progress,
+    StopAction,
 )
 from pipelines.specs.prediction import ANSWER_FILE, REQUEST_FILE, PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TRIALS_FILE, TrialList
@@ -39,9 +42,13 @@ class StoredJobFolders:
         """Put the spec where the job reads it."""
         _write(self._uri(job_id, SPEC_FILE), spec_json)
 
-    def request_cancel(self, job_id: str) -> None:
-        """Ask the job to stop."""
-        _write(self._uri(job_id, CONTROL_FILE), Control(action="cancel").model_dump_json())
+    def request_stop(self, job_id: str, action: StopAction, attempt: int) -> None:
+        """Ask one attempt of the job to stop; a later one is not meant."""
+        _write(self._uri(job_id, CONTROL_FILE), Control(action=action, attempt=attempt).model_dump_json())
+
+    def write_origin(self, job_id: str, retry_of: str) -> None:
+        """Say whose work the job goes on with."""
+        _write(self._uri(job_id, ORIGIN_FILE), Origin(job_id=retry_of).model_dump_json())
 
     def read_progress(self, job_id: str) -> Progress | None:
         """Where the job is; None if it has not said, or not in words we know."""

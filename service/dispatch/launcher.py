@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import httpx
 
+from pipelines.specs.log_lines import DEFAULT_SOURCE_BYTES, SOURCE_BYTES_VARIABLE
 from service.interfaces import (
     AttemptState,
     AttemptStatus,
@@ -112,6 +113,8 @@ class RayLauncher:
         """Shown in Ray's dashboard, so nothing secret is in it."""
         tracking = self._settings.mlflow_tracking_uri or self._settings.mlflow_url
         variables = {"ELECTRA_STORAGE_URI": self._settings.storage_uri}
+        if self._settings.job_log_max_bytes != DEFAULT_SOURCE_BYTES:
+            variables[SOURCE_BYTES_VARIABLE] = str(self._settings.job_log_max_bytes)
         return variables | ({"MLFLOW_TRACKING_URI": tracking} if tracking else {})
 
     def _send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 import structlog
 
 from service.dispatch.attempts import JobSteps
+from service.dispatch.leadership import SoleLeader
+from service.feeds.interfaces import Leadership, LeaseLostError
 from service.interfaces import JobFolders, JobStore, Launcher, LauncherUnavailableError, Runs, StaleJobError
 from service.records import ClusterStatus, Job
 from service.settings import Settings
@@ -39,7 +41,12 @@ class Reconciler:
         runs: Runs,
         settings: Settings,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        leadership: Leadership | None = None,
+        after_round: Callable[[float], None] = lambda seconds: None,
     ) -> None:
+        """`leadership`: of several replicas one reconciles. `after_round`: given the seconds that each round took."""
+        self._leadership = leadership or SoleLeader()
+        self._after_round = after_round
         self._store = store
         self._launcher = launcher
         self._settings = settings
@@ -54,6 +61,7 @@ class Reconciler:
 
     def start(self) -> None:
         """Begin."""
+        self._leadership.start(self.wake)
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 15.0) -> None:
@@ -62,6 +70,7 @@ class Reconciler:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout_seconds)
+        self._leadership.stop()
 
     def wake(self) -> None:
         """Begin the next round now: something has changed."""
@@ -72,7 +81,7 @@ class Reconciler:
         self._look_at_cluster()
         moved = False
         for job in self._store.list_unsettled():
-            if self._stop.is_set():
+            if not self._may_go_on():
                 return False
             moved |= self._guarded(self._steps.step, job)
         return self._admit() or moved
@@ -82,7 +91,14 @@ class Reconciler:
             self._wake.clear()
             moved = False
             try:
-                moved = self.run_round()
+                if self._leadership.begin_round():
+                    started_at = time.monotonic()
+                    moved = self.run_round()
+                    self._after_round(time.monotonic() - started_at)
+                else:
+                    self._steps.look_away()
+            except LeaseLostError as error:
+                log.warning("round_given_up", reason=str(error))
             except Exception:  # the loop outlives a database that is away for a while
                 log.exception("reconcile_round_failed")
             if not moved:
@@ -93,10 +109,14 @@ class Reconciler:
         moved = False
         # A job that is backed off does not hold up those behind it.
         for job in self._store.list_queued(free + len(self._backoffs)) if free > 0 else ():
-            if free > 0 and not self._stop.is_set() and self._guarded(self._steps.take, job):
+            if free > 0 and self._may_go_on() and self._guarded(self._steps.take, job):
                 free -= 1
                 moved = True
         return moved
+
+    def _may_go_on(self) -> bool:
+        self._leadership.beat()
+        return not self._stop.is_set() and self._leadership.is_held
 
     def _guarded(self, step: Callable[[Job], bool], job: Job) -> bool:
         """Make one job's step; what goes wrong with it is its own affair, and it is left alone for a while."""
@@ -106,6 +126,8 @@ class Reconciler:
         with structlog.contextvars.bound_contextvars(job_id=job.job_id, attempt=job.attempt):
             try:
                 moved = step(job)
+            except LeaseLostError:
+                raise  # not this job's fault: the whole round is over
             except StaleJobError:
                 moved = True  # someone else moved it: look again at once
             except Exception:  # one job never stops the loop for others

@@ -11,7 +11,7 @@ from service.settings import Settings
 from service.states import JobState
 
 TIMEOUT_SECONDS = 5.0
-_STATUS = {JobState.FAILED: "FAILED", JobState.CANCELLED: "KILLED"}
+_STATUS = {JobState.FAILED: "FAILED", JobState.CANCELLED: "KILLED", JobState.PAUSED: "SCHEDULED"}
 
 
 class MlflowRuns:
@@ -23,11 +23,13 @@ class MlflowRuns:
         self._client = httpx.Client(timeout=TIMEOUT_SECONDS)
 
     def end(self, run_id: str, state: JobState) -> None:
-        """Say that a run is over."""
+        """Say that a run is over or, of a paused job, that it will go on."""
         if self._uri is None:
             return
         url = f"{self._uri}/api/2.0/mlflow/runs/update"
-        update = {"run_id": run_id, "status": _STATUS[state], "end_time": int(time.time() * 1000)}
+        update: dict[str, str | int] = {"run_id": run_id, "status": _STATUS[state]}
+        if state.is_terminal:
+            update["end_time"] = int(time.time() * 1000)
         try:
             answer = self._client.post(url, json=update)
         except (httpx.HTTPError, httpx.InvalidURL) as error:

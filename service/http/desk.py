@@ -7,7 +7,11 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from service.joblogs import JobLogs
+from service.feeds.feed import EventFeed
+from service.feeds.health import ServiceHealth
+from service.feeds.metrics import ServiceMetrics
+from service.joblogs.kept import KeptLogs
+from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.predictions import Predictions
@@ -21,8 +25,12 @@ class Desk:
     settings: Settings
     jobs: Jobs
     logs: JobLogs
+    kept_logs: KeptLogs
     predictions: Predictions
     trials: Trials
+    events: EventFeed
+    health: ServiceHealth
+    metrics: ServiceMetrics
 
 
 def _desk(request: Request) -> Desk:
@@ -39,6 +47,10 @@ def _logs(desk: Annotated[Desk, Depends(_desk)]) -> JobLogs:
     return desk.logs
 
 
+def _kept_logs(desk: Annotated[Desk, Depends(_desk)]) -> KeptLogs:
+    return desk.kept_logs
+
+
 def _predictions(desk: Annotated[Desk, Depends(_desk)]) -> Predictions:
     return desk.predictions
 
@@ -47,12 +59,28 @@ def _trials(desk: Annotated[Desk, Depends(_desk)]) -> Trials:
     return desk.trials
 
 
+def _events(desk: Annotated[Desk, Depends(_desk)]) -> EventFeed:
+    return desk.events
+
+
+def _health(desk: Annotated[Desk, Depends(_desk)]) -> ServiceHealth:
+    return desk.health
+
+
+def _metrics(desk: Annotated[Desk, Depends(_desk)]) -> ServiceMetrics:
+    return desk.metrics
+
+
 def _settings(desk: Annotated[Desk, Depends(_desk)]) -> Settings:
     return desk.settings
 
 
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 LogsDep = Annotated[JobLogs, Depends(_logs)]
+KeptLogsDep = Annotated[KeptLogs, Depends(_kept_logs)]
 PredictionsDep = Annotated[Predictions, Depends(_predictions)]
 TrialsDep = Annotated[Trials, Depends(_trials)]
+EventsDep = Annotated[EventFeed, Depends(_events)]
+HealthDep = Annotated[ServiceHealth, Depends(_health)]
+MetricsDep = Annotated[ServiceMetrics, Depends(_metrics)]
 SettingsDep = Annotated[Settings, Depends(_settings)]

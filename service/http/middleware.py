@@ -15,13 +15,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.specs.prediction import MAX_REQUEST_BYTES, MAX_TOTAL_CHARACTERS
 from service.errors import BodyTooLargeError, HostNotAllowedError, ServiceError
+from service.http.desk import Desk
 from service.http.problems import REQUEST_ID_KEY, problem_response
 
 log = structlog.get_logger(__name__)
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
-_QUIET_PATHS = ("/healthz", "/readyz")
+_QUIET_PATHS = ("/healthz", "/readyz", "/metrics")
+_JOB_PATH = re.compile(r"/v1/jobs/([a-z0-9][a-z0-9-]{0,62})(?:/.*)?")
+_MAX_LOGGED_CHARACTERS = 200
 _PREDICTION_ENDING = ":predict"
 _DRAINED_BYTES = 16 * 1024 * 1024
 _DRAIN_SECONDS = 5.0
@@ -52,13 +55,28 @@ class RequestContext:
 
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id)
+        job = _JOB_PATH.fullmatch(scope["path"])
+        if job is not None:
+            structlog.contextvars.bind_contextvars(job_id=job[1])
         try:
             await self._app(scope, receive, send_with_id)
+        except Exception:
+            status = status or 500  # answered further out
+            raise
         finally:
+            seconds, route = time.perf_counter() - started_at, getattr(scope.get("route"), "path", None)
+            _observe(scope, route, status, seconds)
             if scope["path"] not in _QUIET_PATHS or status >= 400:
-                seconds = round(time.perf_counter() - started_at, 4)
-                log.info("request", method=scope["method"], path=scope["path"], status=status, seconds=seconds)
+                # The template, not what was asked for: that is the client's to write.
+                what = {"route": route} if route else {"path": ascii(scope["path"][:_MAX_LOGGED_CHARACTERS])}
+                log.info("request", method=scope["method"], **what, status=status, seconds=round(seconds, 4))
             structlog.contextvars.clear_contextvars()
+
+
+def _observe(scope: Scope, route: str | None, status: int, seconds: float) -> None:
+    desk = getattr(scope["app"].state, "desk", None)
+    if isinstance(desk, Desk):
+        desk.metrics.observe_request(route, scope["method"], status, seconds)
 
 
 class HostCheck:

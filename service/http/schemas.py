@@ -9,11 +9,14 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.trial_documents import TrialState, TrialSummary
-from service.records import Job, JobFailure
+from service.labels import Labels, LabelText
+from service.records import Job, JobFailure, JobLimits
 from service.settings import Settings
 from service.states import JobState
 
 Override = Annotated[str, Field(min_length=3, max_length=4096)]
+Priority = Annotated[int, Field(ge=-100, le=100)]
+Notes = Annotated[str, Field(max_length=4000, pattern=r"^[^\x00]*$")]
 JOB_ID_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
 
@@ -38,6 +41,33 @@ class JobCreate(Request):
     """The spec, as in a file. `preset` and the defaults fill in what it leaves out."""
     overrides: Annotated[tuple[Override, ...], Field(max_length=200)] = ()
     """`section.field=value` each, laid over the spec in order; the value is YAML."""
+    priority: Priority = 0
+    """Queued jobs are taken by it, the highest first, and of equals the oldest."""
+    labels: Labels = {}
+    """Names and values to find the job by, with the syntax of Kubernetes' labels."""
+    notes: Notes = ""
+    """For people."""
+    limits: JobLimits = JobLimits()
+
+
+class JobAgain(Request):
+    """What to change of a job that is retried or cloned. What is absent is as it was."""
+
+    overrides: Annotated[tuple[Override, ...], Field(max_length=200)] = ()
+    """`section.field=value` each, laid over the resolved spec in order; the value is YAML."""
+    priority: Priority | None = None
+    labels: Labels | None = None
+    notes: Notes | None = None
+    limits: JobLimits | None = None
+
+
+class JobEdit(Request):
+    """What people say of a job. What is absent stays; null clears."""
+
+    priority: Priority | None = None
+    labels: Labels | None = None
+    """In place of all that it has."""
+    notes: Notes | None = None
 
 
 class JobQuery(Request):
@@ -48,21 +78,21 @@ class JobQuery(Request):
     name: Annotated[str, Field(max_length=100)] | None = None
     """Exactly this name."""
     kind: Literal["pretrain", "finetune", "evaluate", "search"] | None = None
+    label: Annotated[list[LabelText], Field(max_length=8)] = []
+    """`key=value`: jobs that have all of these."""
+    archived: bool = False
+    """Jobs that are archived, instead of those that are not."""
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     """Jobs a page."""
     cursor: Annotated[str, Field(max_length=500)] | None = None
     """`next_cursor` of the page before."""
 
 
-class LogQuery(Request):
-    """Which part of a log."""
+class EventQuery(Request):
+    """Which events to follow."""
 
-    attempt: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """The current one when absent; events begin with the first."""
-    tail: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Only so many lines from the end; not for events."""
-    follow: bool = False
-    """Send server-sent events until the job ends."""
+    after: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    """Number of the last event that was seen; `Last-Event-ID` goes before it. Only new ones when both are absent."""
 
 
 class TrialQuery(Request):
@@ -127,6 +157,23 @@ class JobPublic(Answer):
     result: JobResult | None
     """What the job left when it ended."""
     links: Links
+    priority: int = 0
+    labels: dict[str, str] = {}
+    notes: str = ""
+    limits: JobLimits = JobLimits()
+    """As the request had them; what is absent is as the service is set."""
+    running_seconds: float = 0.0
+    """In state RUNNING as far as it was watched, all attempts together: what `limits.running_seconds` is held to."""
+    is_archived: bool = False
+    pause_requested: bool = False
+    kill_requested: bool = False
+    retry_of: str | None = None
+    """The job that this one tries again."""
+    goes_on_with: Literal["checkpoint", "finished_seeds"] | None = None
+    """What of `retry_of` is taken over: its newest checkpoint, or the finetuning runs that were finished, as far as the
+    spec still is theirs. Absent where everything starts over."""
+    clone_of: str | None = None
+    """The job whose spec this one was made from."""
 
     @classmethod
     def from_job(cls, job: Job, settings: Settings) -> JobPublic:
@@ -175,6 +222,23 @@ class Health(Answer):
     status: Literal["ok"] = "ok"
 
 
+class ReadyPart(Answer):
+    """One of the things the service needs."""
+
+    state: Literal["ok", "absent"]
+    needed: bool
+    """Without it the service is not ready."""
+    detail: str
+
+
+class Readiness(Answer):
+    """The service has all it needs."""
+
+    status: Literal["ok"] = "ok"
+    parts: dict[str, ReadyPart]
+    """`database`, `migrations`, `reconciler` and `ray`."""
+
+
 class ProblemItem(Answer):
     """One thing wrong with a request."""
 
@@ -205,6 +269,10 @@ class Problem(Answer):
     errors: tuple[ProblemItem, ...] = ()
 
 
+_TAKEN_OVER = {"pretrain": "checkpoint", "finetune": "finished_seeds"}
+"""By kind of job. A search or an evaluation that is retried starts over."""
+
+
 def _public_fields(job: Job, settings: Settings) -> dict[str, Any]:
     return {
         "job_id": job.job_id,
@@ -220,6 +288,17 @@ def _public_fields(job: Job, settings: Settings) -> dict[str, Any]:
         "failure": job.failure,
         "result": job.result,
         "links": _links(job, settings),
+        "priority": job.priority,
+        "labels": dict(job.labels),
+        "notes": job.notes,
+        "limits": job.limits,
+        "running_seconds": job.running_seconds,
+        "is_archived": job.is_archived,
+        "pause_requested": job.pause_requested_at is not None,
+        "kill_requested": job.kill_requested_at is not None,
+        "retry_of": job.retry_of,
+        "goes_on_with": None if job.retry_of is None else _TAKEN_OVER.get(job.kind),
+        "clone_of": job.clone_of,
     }
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import structlog
 
@@ -23,20 +24,18 @@ from service.errors import (
     IdempotencyConflictError,
     InvalidCursorError,
     InvalidSpecError,
-    JobFinishedError,
     JobNotFoundError,
-    NotReadyError,
 )
 from service.http.schemas import JobCreate, JobQuery
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore
+from service.jobs.again import Again
 from service.jobs.preflight import check_capacity, check_sources
+from service.jobs.wishes import Wishes
+from service.labels import read_label
 from service.records import Job
 from service.settings import Settings
 
 log = structlog.get_logger(__name__)
-
-RECONCILER_PATIENCE_SECONDS = 60.0
-"""A reconciler that began no round for so long, and for ten of its intervals, is thought dead."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,8 @@ class Jobs:
         self._store = store
         self._settings = settings
         self._wake = wake
+        self.wishes = Wishes(store, wake)
+        self.again = Again(self)
 
     def create(self, request: JobCreate, key: str | None = None) -> Created:
         """Take a job, or find the one that the same request made before.
@@ -66,23 +67,42 @@ class Jobs:
             InsufficientResourcesError: the cluster is too small.
         """
         named = None if key is None else IdempotencyKey(key, _body_sha256(request))
-        if named is not None and (earlier := self._find(named)) is not None:
+        if (earlier := self.find(named)) is not None:
             return Created(earlier, is_replay=True)
-        spec = resolve(request)
+        given = {name: getattr(request, name) for name in ("priority", "labels", "notes", "limits")}
+        return self.take(resolve(request), named, **given)
+
+    def take(self, spec: JobSpec, named: IdempotencyKey | None, **fields: Any) -> Created:
+        """Put a new job in the queue, unless its files or the cluster speak against it; see `create`.
+
+        Args:
+            spec: resolved.
+            named: the request's key, which has made no job yet.
+            fields: further fields of the job.
+        """
         check_capacity(spec, self._store.cluster_status())
         if self._settings.check_sources:
             check_sources(spec, self._settings.source_timeout_seconds)
-        job = _new_job(spec)
+        job = _new_job(spec, **fields)
         try:
             self._store.insert(job, named)
         except DuplicateKeyError:
-            assert named is not None
-            earlier = self._find(named)  # the same request, sent twice at once
+            earlier = self.find(named)  # the same request, sent twice at once
             assert earlier is not None
             return Created(earlier, is_replay=True)
         log.info("job_created", job_id=job.job_id, job_name=job.name, spec_sha256=job.spec_sha256)
         self._wake()
         return Created(job, is_replay=False)
+
+    @staticmethod
+    def replay(job: Job) -> Created:
+        """The answer to a request that has made its job before."""
+        return Created(job, is_replay=True)
+
+    @staticmethod
+    def resolve(request: JobCreate) -> JobSpec:
+        """See the function of that name."""
+        return resolve(request)
 
     def plan(self, request: JobCreate) -> Plan:
         """What a job would cost; nothing is started. Sources are measured where that is possible, never required.
@@ -112,6 +132,8 @@ class Jobs:
             states=query.state,
             name=query.name,
             kind=query.kind,
+            labels=dict(map(read_label, query.label)),
+            is_archived=query.archived,
             before=None if query.cursor is None else _read_cursor(query.cursor),
             limit=query.limit + 1,  # one more tells whether there is another page
         )
@@ -120,9 +142,10 @@ class Jobs:
         jobs = jobs[: query.limit]
         return jobs, _write_cursor(jobs[-1]) if has_more else None
 
-    def _find(self, named: IdempotencyKey) -> Job | None:
-        found = self._store.find_by_key(named.key)
-        if found is None:
+    def find(self, named: IdempotencyKey | None) -> Job | None:
+        """The job that a request with this key has made before. Raises `IdempotencyConflictError`."""
+        found = None if named is None else self._store.find_by_key(named.key)
+        if named is None or found is None:
             return None
         earlier, job = found
         if earlier.body_sha256 != named.body_sha256:
@@ -131,30 +154,8 @@ class Jobs:
         return job
 
     def cancel(self, job_id: str) -> Job:
-        """Note that a job should stop; saying it again changes nothing.
-
-        Raises:
-            JobNotFoundError: there is no such job.
-            JobFinishedError: it is over.
-        """
-        job = self._store.request_cancel(job_id, datetime.now(UTC))
-        if job is None:
-            raise JobNotFoundError(job_id)
-        if job.state.is_terminal:
-            raise JobFinishedError(f"{job_id} is {job.state} since {job.finished_at:%Y-%m-%d %H:%M:%S} UTC.")
-        self._wake()
-        return job
-
-    def check_ready(self) -> None:
-        """Raise `NotReadyError` unless the database, the reconciler and Ray are there."""
-        status = self._store.cluster_status()
-        if status is None:
-            raise NotReadyError("The reconciler has not made its first round yet.")
-        silent_seconds = (datetime.now(UTC) - status.reconciled_at).total_seconds()
-        if silent_seconds > max(RECONCILER_PATIENCE_SECONDS, 10 * self._settings.reconcile_interval_seconds):
-            raise NotReadyError(f"The reconciler has been silent for {silent_seconds:.0f} seconds.")
-        if not status.is_ray_reachable:
-            raise NotReadyError(status.ray_error or "Ray does not answer.")
+        """Note that a job should stop; see `Wishes.cancel`."""
+        return self.wishes.cancel(job_id)
 
 
 def resolve(request: JobCreate) -> JobSpec:
@@ -181,7 +182,7 @@ def _fault(problem: FieldProblem, request: JobCreate) -> Fault:
     return Fault("/".join(["/spec", *parts]), problem.rule, problem.value)
 
 
-def _new_job(spec: JobSpec) -> Job:
+def _new_job(spec: JobSpec, **fields: Any) -> Job:
     spec_json = dump_spec(spec)
     return Job(
         job_id=new_job_id(spec.kind),
@@ -190,6 +191,7 @@ def _new_job(spec: JobSpec) -> Job:
         spec_json=spec_json,
         spec_sha256=hashlib.sha256(spec_json.encode()).hexdigest(),
         created_at=datetime.now(UTC),
+        **fields,
     )
 
 
@@ -202,8 +204,9 @@ def new_job_id(kind: str = "pretrain") -> str:
 
 def _body_sha256(request: JobCreate) -> str:
     # Of what was sent, not of the resolved spec: a default may change between two versions of this software.
-    text = json.dumps([request.spec, list(request.overrides)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    sent = request.model_dump(mode="json", exclude={"spec", "overrides"}, exclude_defaults=True)
+    body = [request.spec, list(request.overrides), *([sent] if sent else [])]
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def _write_cursor(job: Job) -> str:

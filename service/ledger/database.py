@@ -5,18 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import structlog
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Engine, create_engine, event, make_url, text
+
+from service.ledger.versions import connected_revision, is_newer
+
+log = structlog.get_logger(__name__)
 
 BUSY_TIMEOUT_SECONDS = 15
+_MIGRATION_LOCK = 0x656C6563747261  # "electra": one number for all our processes on a PostgreSQL server
 
 
 def make_engine(database_url: str) -> Engine:
     """An engine; for SQLite also the folder of its file, and the settings that let threads share it."""
     url = make_url(database_url)
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
+        engine = create_engine(url, pool_pre_ping=True)
+        if url.get_backend_name() == "postgresql":
+            event.listen(engine, "connect", _bound_waits)
+        return engine
     if url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
@@ -32,10 +41,39 @@ def make_engine(database_url: str) -> Engine:
     return engine
 
 
-def upgrade_database(engine: Engine) -> None:
-    """Bring the tables to the newest form, from nothing or from any older one."""
+def _bound_waits(connection: Any, _record: object) -> None:
+    """A replica that freezes within a transaction holds its locks, the counter of events among them: the server ends
+    it, so that the others wait for seconds and not for ever.
+    """
+    cursor = connection.cursor()
+    for name in ("idle_in_transaction_session_timeout", "lock_timeout"):
+        cursor.execute(f"SET {name} = '{BUSY_TIMEOUT_SECONDS}s'")
+    cursor.close()
+    connection.commit()
+
+
+def migrations_config() -> Config:
+    """Where the migrations lie."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    return config
+
+
+def upgrade_database(engine: Engine) -> None:
+    """Bring the tables to the newest form, from nothing or from any older one.
+
+    Those of a later version are left as they are: migrations only add, so that an upgrade can be taken back, and
+    replicas of the version before can start while it is made.
+    """
+    config = migrations_config()
     with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            # Replicas that start side by side upgrade one after the other, and wait for it as long as it takes.
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+        revision = connected_revision(connection)
+        if is_newer(revision):
+            log.warning("database_is_newer", revision=revision)
+            return
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

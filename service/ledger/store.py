@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import Engine, and_, func, or_, select, tuple_, update
+from sqlalchemy import Engine, Insert, Update, bindparam, delete, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from pipelines.specs.documents import JobResult, Progress
+from service.feeds.telling import ProgressGate, told_of_insert, told_of_update, told_of_wish
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, StaleJobError
-from service.ledger.tables import ClusterStatusRow, IdempotencyKeyRow, JobRow
-from service.records import ClusterStatus, Job, JobFailure
+from service.ledger.events import write_events
+from service.ledger.queries import page_query, queued_query, unsettled_query
+from service.ledger.tables import ClusterStatusRow, IdempotencyKeyRow, JobLabelRow, JobRow
+from service.records import ClusterStatus, Job, JobFailure, JobLimits
 from service.states import ACTIVE_STATES, TERMINAL_STATES, JobState, can_move
 
 _DOCUMENTS: Mapping[str, type[BaseModel]] = {"progress": Progress, "result": JobResult, "failure": JobFailure}
 _JOB_FIELDS = tuple(field.name for field in fields(Job))
+_TERMINAL = [state.value for state in TERMINAL_STATES]
 
 
 class SqlJobStore:
@@ -28,8 +34,26 @@ class SqlJobStore:
     No transaction reads before it writes: on SQLite that would let two of them wait for each other in vain.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        guard: Callable[[Session], None] | None = None,
+        gate: ProgressGate | None = None,
+        on_update: Callable[[Job, Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        """Of the store of whoever acts under a lease.
+
+        Args:
+            engine: of the database.
+            guard: begins every transaction that writes; what it raises ends it.
+            gate: how often a job's progress is an event; always, when absent.
+            on_update: told of each change to a job after its commit, with the job as it was.
+        """
         self._engine = engine
+        self._guard = guard
+        self._gate = gate or ProgressGate(0.0)
+        self._on_update = on_update
 
     def insert(self, job: Job, key: IdempotencyKey | None = None) -> None:
         """Add a job, and with it the key of the request that made it.
@@ -38,11 +62,15 @@ class SqlJobStore:
             DuplicateKeyError: the key is taken; nothing was added.
         """
         try:
-            with Session(self._engine) as session, session.begin():
+            with self._writing() as session:
                 session.add(JobRow(**_columns({name: getattr(job, name) for name in _JOB_FIELDS})))
                 session.flush()
+                for label, value in job.labels.items():
+                    session.add(JobLabelRow(job_id=job.job_id, key=label, value=value, created_at=job.created_at))
                 if key is not None:
                     session.add(IdempotencyKeyRow(key=key.key, body_sha256=key.body_sha256, job_id=job.job_id))
+                    session.flush()
+                write_events(session, job.job_id, told_of_insert(job))
         except IntegrityError as error:
             if key is not None and self.find_by_key(key.key) is not None:
                 raise DuplicateKeyError(key.key) from error
@@ -63,52 +91,81 @@ class SqlJobStore:
 
     def page(self, wanted: JobFilter) -> list[Job]:
         """Jobs, newest first."""
-        query = select(JobRow).order_by(JobRow.created_at.desc(), JobRow.job_id.desc()).limit(wanted.limit)
-        if wanted.states:
-            query = query.where(JobRow.state.in_([state.value for state in wanted.states]))
-        if wanted.name is not None:
-            query = query.where(JobRow.name == wanted.name)
-        if wanted.kind is not None:
-            query = query.where(JobRow.kind == wanted.kind)
-        if wanted.before is not None:
-            query = query.where(tuple_(JobRow.created_at, JobRow.job_id) < tuple_(*wanted.before))
         with Session(self._engine) as session:
-            return [_job(row) for row in session.scalars(query)]
+            return [_job(row) for row in session.scalars(page_query(wanted))]
 
     def request_cancel(self, job_id: str, at: datetime) -> Job | None:
         """Note that a job should stop, once and only if it is not over; the job as it then is."""
         statement = update(JobRow).where(
             JobRow.job_id == job_id,
             JobRow.cancel_requested_at.is_(None),
-            JobRow.state.not_in([state.value for state in TERMINAL_STATES]),
+            JobRow.state.not_in(_TERMINAL),
         )
-        with Session(self._engine) as session, session.begin():
-            session.execute(statement.values(cancel_requested_at=at))
+        return self._wish(job_id, "cancel", statement.values(cancel_requested_at=at))
+
+    def request_kill(self, job_id: str, at: datetime) -> Job | None:
+        """Note that a job should end at once, and that it should stop; the job as it then is."""
+        statement = update(JobRow).where(
+            JobRow.job_id == job_id, JobRow.kill_requested_at.is_(None), JobRow.state.not_in(_TERMINAL)
+        )
+        asked = func.coalesce(JobRow.cancel_requested_at, bindparam("at", at, type_=JobRow.cancel_requested_at.type))
+        return self._wish(job_id, "kill", statement.values(kill_requested_at=at, cancel_requested_at=asked))
+
+    def request_pause(self, job_id: str, at: datetime) -> Job | None:
+        """Note that a job should pause, unless it is over or to be cancelled; the job as it then is."""
+        statement = update(JobRow).where(
+            JobRow.job_id == job_id,
+            JobRow.pause_requested_at.is_(None),
+            JobRow.cancel_requested_at.is_(None),
+            JobRow.state.not_in(_TERMINAL),
+        )
+        return self._wish(job_id, "pause", statement.values(pause_requested_at=at))
+
+    def withdraw_pause(self, job_id: str) -> Job | None:
+        """Note that a job should no longer pause, unless it is over; the job as it then is."""
+        statement = update(JobRow).where(
+            JobRow.job_id == job_id, JobRow.pause_requested_at.is_not(None), JobRow.state.not_in(_TERMINAL)
+        )
+        return self._wish(job_id, "resume", statement.values(pause_requested_at=None))
+
+    def edit(
+        self,
+        job_id: str,
+        *,
+        priority: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        notes: str | None = None,
+    ) -> Job | None:
+        """Change what people say of a job; None leaves a field as it is. The job as it then is."""
+        changes = {"priority": priority, "labels": labels, "notes": notes}
+        given = {name: value for name, value in changes.items() if value is not None}
+        if not given:
+            return self.get(job_id)
+        with self._writing() as session:
+            # The row first: whoever edits the same job meanwhile waits for it, and then finds all of this.
+            session.execute(update(JobRow).where(JobRow.job_id == job_id).values(**_columns(given)))
+            if labels is not None:
+                session.execute(delete(JobLabelRow).where(JobLabelRow.job_id == job_id))
+                for key, value in labels.items():
+                    session.execute(_insert_label(job_id, key, value))
+        return self.get(job_id)
+
+    def set_archived(self, job_id: str, is_archived: bool) -> Job | None:
+        """Take a job that is over out of lists, or put it back; the job as it then is."""
+        statement = update(JobRow).where(JobRow.job_id == job_id, JobRow.state.in_(_TERMINAL))
+        with self._writing() as session:
+            session.execute(statement.values(is_archived=is_archived))
         return self.get(job_id)
 
     def list_unsettled(self) -> list[Job]:
         """Jobs the reconciler must look at, oldest first."""
-        active = [state.value for state in ACTIVE_STATES]
-        terminal = [state.value for state in TERMINAL_STATES]
-        query = (
-            select(JobRow)
-            .where(
-                or_(
-                    JobRow.state.in_(active),
-                    and_(JobRow.state == JobState.QUEUED.value, JobRow.cancel_requested_at.is_not(None)),
-                    and_(JobRow.state.in_(terminal), JobRow.is_log_saved.is_(False)),
-                )
-            )
-            .order_by(JobRow.created_at, JobRow.job_id)
-        )
         with Session(self._engine) as session:
-            return [_job(row) for row in session.scalars(query)]
+            return [_job(row) for row in session.scalars(unsettled_query())]
 
     def list_queued(self, limit: int) -> list[Job]:
-        """Jobs that wait, oldest first."""
-        query = select(JobRow).where(JobRow.state == JobState.QUEUED.value, JobRow.cancel_requested_at.is_(None))
+        """Jobs that wait, the highest priority first, of equals the oldest."""
         with Session(self._engine) as session:
-            return [_job(row) for row in session.scalars(query.order_by(JobRow.created_at, JobRow.job_id).limit(limit))]
+            return [_job(row) for row in session.scalars(queued_query().limit(limit))]
 
     def count_active(self) -> int:
         """Jobs that hold a place of `max_running_jobs`."""
@@ -127,11 +184,14 @@ class SqlJobStore:
         statement = update(JobRow).where(
             JobRow.job_id == job.job_id, JobRow.state == job.state.value, JobRow.attempt == job.attempt
         )
-        with Session(self._engine) as session, session.begin():
+        with self._writing() as session:
             # `RETURNING` rather than a count: drivers disagree on counts.
             touched = session.execute(statement.values(**_columns(changes)).returning(JobRow.job_id)).all()
-        if not touched:
-            raise StaleJobError(job.job_id)
+            if not touched:
+                raise StaleJobError(job.job_id)
+            write_events(session, job.job_id, told_of_update(job, changes, self._gate))
+        if self._on_update is not None:
+            self._on_update(job, changes)
         return replace(job, **changes)
 
     def cluster_status(self) -> ClusterStatus | None:
@@ -145,7 +205,7 @@ class SqlJobStore:
     def save_cluster_status(self, status: ClusterStatus) -> None:
         """Keep what the reconciler sees."""
         values = asdict(status)
-        with Session(self._engine) as session, session.begin():
+        with self._writing() as session:
             statement = update(ClusterStatusRow).where(ClusterStatusRow.id == 1).values(**values)
             if not session.execute(statement.returning(ClusterStatusRow.id)).all():
                 session.add(ClusterStatusRow(id=1, **values))
@@ -154,18 +214,49 @@ class SqlJobStore:
         """Let go of all connections."""
         self._engine.dispose()
 
+    @contextmanager
+    def _writing(self) -> Iterator[Session]:
+        """A transaction that writes."""
+        with Session(self._engine) as session, session.begin():
+            if self._guard is not None:
+                self._guard(session)
+            yield session
+
+    def _wish(self, job_id: str, wish: str, statement: Update) -> Job | None:
+        """Note a wish, and tell of it if that changed the row."""
+        with self._writing() as session:
+            wished = session.execute(statement.returning(JobRow.job_id)).all()
+            write_events(session, job_id, told_of_wish(wish) if wished else [])
+        return self.get(job_id)
+
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a job as its columns hold them."""
-    return {
-        name: value.model_dump_json() if isinstance(value, BaseModel) else str(value) if name == "state" else value
-        for name, value in values.items()
-    }
+    columns = {name: _column(name, value) for name, value in values.items() if name != "priority"}
+    return columns | ({"queue_rank": -values["priority"]} if "priority" in values else {})
+
+
+def _column(name: str, value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump_json()
+    if name == "labels":
+        return json.dumps(dict(value), sort_keys=True)
+    return str(value) if name == "state" else value
+
+
+def _insert_label(job_id: str, key: str, value: str) -> Insert:
+    """With the job's own time, which is read where it is written."""
+    known = select(literal(job_id), literal(key), literal(value), JobRow.created_at).where(JobRow.job_id == job_id)
+    return insert(JobLabelRow).from_select(["job_id", "key", "value", "created_at"], known)
 
 
 def _job(row: JobRow) -> Job:
-    values = {name: getattr(row, name) for name in _JOB_FIELDS}
+    values: dict[str, Any] = {name: getattr(row, name) for name in _JOB_FIELDS if name != "priority"}
+    values["priority"] = -row.queue_rank
     values["state"] = JobState(row.state)
+    values["labels"] = json.loads(row.labels or "{}")
+    values["notes"] = row.notes or ""
+    values["limits"] = JobLimits.model_validate_json(row.limits or "{}")
     for name, model in _DOCUMENTS.items():
         if values[name] is not None:
             values[name] = model.model_validate_json(values[name])

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sqlalchemy import Boolean, DateTime, Dialect, Float, ForeignKey, Index, Integer, MetaData, String, Text
+from sqlalchemy import (
+    Boolean,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    false,
+    text,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
@@ -40,7 +53,18 @@ class JobRow(Base):
     """`service.records.Job`. Documents are JSON text: they are read whole, and JSONB would refuse NUL characters."""
 
     __tablename__ = "jobs"
-    __table_args__ = (Index(None, "created_at", "job_id"), Index(None, "state", "created_at", "job_id"))
+    __table_args__ = (
+        Index(None, "created_at", "job_id"),
+        Index(None, "state", "created_at", "job_id"),
+        Index(None, "state", "queue_rank", "created_at", "job_id"),
+        # Lists, which leave out what is archived.
+        Index(None, "is_archived", "created_at", "job_id"),
+        Index(None, "is_archived", "state", "created_at", "job_id"),
+        # What the reconciler looks for every two seconds, among a million jobs that are over.
+        Index(None, "state", "is_log_saved"),
+        Index(None, "state", "cancel_requested_at"),
+        Index(None, "state", "pause_requested_at"),
+    )
 
     job_id: Mapped[str] = mapped_column(String(63), primary_key=True)
     name: Mapped[str] = mapped_column(String(100))
@@ -59,6 +83,36 @@ class JobRow(Base):
     result: Mapped[str | None] = mapped_column(Text)
     failure: Mapped[str | None] = mapped_column(Text)
     is_log_saved: Mapped[bool] = mapped_column(Boolean)
+    queue_rank: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    """The priority with its sign turned, so that one ascending index has the queue in its order."""
+    labels: Mapped[str | None] = mapped_column(Text)
+    notes: Mapped[str | None] = mapped_column(Text)
+    limits: Mapped[str | None] = mapped_column(Text)
+    is_archived: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    retry_of: Mapped[str | None] = mapped_column(String(63))
+    clone_of: Mapped[str | None] = mapped_column(String(63))
+    pause_requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    kill_requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    stop_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    num_failures: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    starting_seconds: Mapped[float] = mapped_column(Float, server_default=text("0"))
+    running_seconds: Mapped[float] = mapped_column(Float, server_default=text("0"))
+    silent_seconds: Mapped[float] = mapped_column(Float, server_default=text("0"))
+
+
+class JobLabelRow(Base):
+    """A label of a job, to find it by; `JobRow.labels` has them all, to show them.
+
+    `created_at` is the job's: so a page of jobs with a label is one run of the index.
+    """
+
+    __tablename__ = "job_labels"
+    __table_args__ = (Index(None, "key", "value", "created_at", "job_id"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.job_id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(317), primary_key=True)
+    value: Mapped[str] = mapped_column(String(63))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class IdempotencyKeyRow(Base):

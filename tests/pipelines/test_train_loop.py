@@ -128,6 +128,24 @@ def test_being_asked_to_stop_saves_a_checkpoint_first(tmp_path: Path):
     assert list_checkpoints(task.checkpoints_uri)[-1].step == 7
 
 
+def test_a_job_that_was_paused_ends_with_the_weights_of_one_that_was_not(tmp_path: Path):
+    """Paused twice, between checkpoints and between evaluations."""
+    whole, paused = (make_task(tmp_path, "evaluation.interval_steps=8", name=name) for name in ("whole", "paused"))
+    undisturbed = Notebook()
+    train(whole, Worker(), undisturbed)
+    losses: dict[int, tuple[float, float]] = {}
+    for steps in (7, 6):
+        part = Notebook(stop_at=steps)
+        with pytest.raises(JobCancelled):
+            train(paused, Worker(), part)
+        losses |= part.losses
+    rest = Notebook()
+    train(paused, Worker(), rest)
+    assert losses | rest.losses == undisturbed.losses
+    assert sorted(losses) == list(range(1, 14))
+    assert_bitwise_equal(weights_of(paused), weights_of(whole))
+
+
 def test_a_loss_that_is_not_finite_stops_at_its_step_and_saves_nothing_after(tmp_path: Path, monkeypatch):
     """The update of step 6 ruins the weights, so step 7 is the first whose loss is not finite."""
     task = make_task(tmp_path, "training.log_interval_steps=10")

@@ -7,11 +7,15 @@ from pathlib import Path
 import httpx
 import pytest
 import structlog
+from postgres_server import fresh_database, postgres_server
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
+from service_feeds import feeds
+from sqlalchemy import Engine
 
 from service.app import create_app
 from service.http.desk import Desk
-from service.joblogs import JobLogs
+from service.joblogs.kept import KeptLogs
+from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.ledger.database import make_engine, upgrade_database
@@ -48,6 +52,35 @@ def store(settings: Settings) -> Iterator[SqlJobStore]:
     store.close()
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL server, started by the first test that asks for it."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> Iterator[str]:
+    """An empty database on a real PostgreSQL."""
+    with fresh_database(postgres) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, settings: Settings) -> str:
+    """An empty database of each kind the service runs on."""
+    return settings.database_url if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """Of a database of each kind, with its tables."""
+    engine = make_engine(database_url)
+    upgrade_database(engine)
+    yield engine
+    engine.dispose()
+
+
 @pytest.fixture
 def launcher() -> FakeLauncher:
     return FakeLauncher()
@@ -77,7 +110,15 @@ def desk(
     predictions: Predictions,
 ) -> Desk:
     """Without a reconciler: what the desk does by itself."""
-    return Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions, Trials(folders))
+    return Desk(
+        settings=settings,
+        jobs=Jobs(store, settings),
+        logs=JobLogs(store, launcher, folders),
+        kept_logs=KeptLogs(store, settings),
+        predictions=predictions,
+        trials=Trials(folders),
+        **feeds(store._engine, store, settings),
+    )
 
 
 @pytest.fixture

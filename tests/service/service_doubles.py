@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipelines.specs.documents import JobResult, Progress
+from pipelines.specs.documents import Control, JobResult, Progress, StopAction
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.prediction import ClassificationPrediction, PredictAnswer, PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TrialList
@@ -28,7 +28,7 @@ from service.interfaces import (
 from service.jobs.jobs import _new_job
 from service.launches import Launch
 from service.records import ClusterStatus, Job
-from service.states import ACTIVE_STATES, JobState, can_move
+from service.states import ACTIVE_STATES, WAITING_STATES, JobState, can_move
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -84,6 +84,8 @@ class MemoryJobStore:
             if (not wanted.states or job.state in wanted.states)
             and wanted.name in (None, job.name)
             and wanted.kind in (None, job.kind)
+            and wanted.is_archived in (None, job.is_archived)
+            and wanted.labels.items() <= job.labels.items()
             and (wanted.before is None or (job.created_at, job.job_id) < wanted.before)
         ]
         return found[: wanted.limit]
@@ -95,17 +97,60 @@ class MemoryJobStore:
                 self.jobs[job_id] = replace(job, cancel_requested_at=at)
             return self.jobs.get(job_id)
 
+    def request_kill(self, job_id: str, at: datetime) -> Job | None:
+        with self._lock:
+            job = self.jobs.get(job_id)
+            if job is not None and not job.state.is_terminal and job.kill_requested_at is None:
+                asked = job.cancel_requested_at or at
+                self.jobs[job_id] = replace(job, kill_requested_at=at, cancel_requested_at=asked)
+            return self.jobs.get(job_id)
+
+    def request_pause(self, job_id: str, at: datetime) -> Job | None:
+        with self._lock:
+            job = self.jobs.get(job_id)
+            if job is not None and not (job.state.is_terminal or job.cancel_requested_at or job.pause_requested_at):
+                self.jobs[job_id] = replace(job, pause_requested_at=at)
+            return self.jobs.get(job_id)
+
+    def withdraw_pause(self, job_id: str) -> Job | None:
+        with self._lock:
+            job = self.jobs.get(job_id)
+            if job is not None and not job.state.is_terminal:
+                self.jobs[job_id] = replace(job, pause_requested_at=None)
+            return self.jobs.get(job_id)
+
+    def edit(self, job_id: str, **changes: Any) -> Job | None:
+        with self._lock:
+            if job_id in self.jobs:
+                given = {name: value for name, value in changes.items() if value is not None}
+                self.jobs[job_id] = replace(self.jobs[job_id], **given)
+            return self.jobs.get(job_id)
+
+    def set_archived(self, job_id: str, is_archived: bool) -> Job | None:
+        with self._lock:
+            job = self.jobs.get(job_id)
+            if job is not None and job.state.is_terminal:
+                self.jobs[job_id] = replace(job, is_archived=is_archived)
+            return self.jobs.get(job_id)
+
     def list_unsettled(self) -> list[Job]:
         return [
             job
             for job in self._sorted()
             if job.state in ACTIVE_STATES
-            or (job.state is JobState.QUEUED and job.cancel_requested_at)
+            or (job.state in WAITING_STATES and job.cancel_requested_at)
+            or (job.state is JobState.QUEUED and job.pause_requested_at)
+            or (job.state is JobState.PAUSED and not job.pause_requested_at)
             or (job.state.is_terminal and not job.is_log_saved)
         ]
 
     def list_queued(self, limit: int) -> list[Job]:
-        return [job for job in self._sorted() if job.state is JobState.QUEUED and not job.cancel_requested_at][:limit]
+        waiting = [
+            job
+            for job in self._sorted()
+            if job.state is JobState.QUEUED and not (job.cancel_requested_at or job.pause_requested_at)
+        ]
+        return sorted(waiting, key=lambda job: -job.priority)[:limit]
 
     def count_active(self) -> int:
         return sum(job.state in ACTIVE_STATES for job in self.jobs.values())
@@ -138,7 +183,8 @@ class MemoryFolders:
 
     def __init__(self) -> None:
         self.specs: dict[str, str] = {}
-        self.cancelled: set[str] = set()
+        self.controls: dict[str, Control] = {}
+        self.origins: dict[str, str] = {}
         self.progress: dict[str, Progress] = {}
         self.results: dict[str, JobResult] = {}
         self.trials: dict[str, TrialList] = {}
@@ -149,9 +195,13 @@ class MemoryFolders:
         self._check(job_id)
         self.specs[job_id] = spec_json
 
-    def request_cancel(self, job_id: str) -> None:
+    def request_stop(self, job_id: str, action: StopAction, attempt: int) -> None:
         self._check(job_id)
-        self.cancelled.add(job_id)
+        self.controls[job_id] = Control(action=action, attempt=attempt)
+
+    def write_origin(self, job_id: str, retry_of: str) -> None:
+        self._check(job_id)
+        self.origins[job_id] = retry_of
 
     def read_progress(self, job_id: str) -> Progress | None:
         self._check(job_id)

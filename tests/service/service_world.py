@@ -58,12 +58,25 @@ class World:
         )
         self.launcher.set(str(job.ray_submission_id), ray)
 
-    def kill(self, job_id: str) -> None:
+    def restart(self) -> None:
+        """Another reconciler takes over, with nothing in its memory."""
+        self.reconciler = self.new_reconciler(Killer(-1))
+
+    def kill_process(self, job_id: str) -> None:
         """`kill -9` on the driver."""
         self.launcher.set(str(self[job_id].ray_submission_id), AttemptState.FAILED)
 
     def cancel(self, job_id: str) -> None:
         self.store.request_cancel(job_id, self.clock())
+
+    def kill(self, job_id: str) -> None:
+        self.store.request_kill(job_id, self.clock())
+
+    def pause(self, job_id: str) -> None:
+        self.store.request_pause(job_id, self.clock())
+
+    def resume(self, job_id: str) -> None:
+        self.store.withdraw_pause(job_id)
 
     def __getitem__(self, job_id: str) -> Job:
         job = self.store.get(job_id)

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines import storage
 from pipelines.job import JobDirectory
-from pipelines.specs.documents import JobResult, Progress
+from pipelines.specs.documents import Control, JobResult, Progress
 from pipelines.specs.model_source import RegisteredNetwork
 from pipelines.specs.parsing import dump_spec, resolve_spec
 from pipelines.specs.prediction import (
@@ -43,8 +43,8 @@ def test_the_job_reads_what_the_service_writes(folders: StoredJobFolders, direct
     folders.write_spec("x", dump_spec(spec))
     assert directory.read_spec() == spec
     assert directory.read_control().action == "run"
-    folders.request_cancel("x")
-    assert directory.read_control().action == "cancel"
+    folders.request_stop("x", "pause", 2)
+    assert directory.read_control() == Control(action="pause", attempt=2)
 
 
 def test_the_service_reads_what_the_job_writes(folders: StoredJobFolders, directory: JobDirectory) -> None:

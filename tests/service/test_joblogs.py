@@ -7,7 +7,7 @@ import httpx
 import pytest
 from service_doubles import FakeLauncher, MemoryFolders, make_job
 
-from service import joblogs
+from service.joblogs import printed
 from service.ledger.store import SqlJobStore
 from service.records import Job
 from service.states import JobState
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joblogs, "POLL_INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr(joblogs, "_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(printed, "POLL_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(printed, "_CACHE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -71,6 +71,15 @@ async def test_no_ray_no_log(client: httpx.AsyncClient, job: Job, launcher: Fake
     answer = await client.get(f"/v1/jobs/{job.job_id}/logs")
     assert (answer.status_code, answer.json()["code"]) == (503, "logs_unavailable")
     assert (await client.get(f"/v1/jobs/{job.job_id}/logs", params={"attempt": 1})).status_code == 200
+
+
+async def test_a_paused_jobs_log_is_read_without_ray(
+    client: httpx.AsyncClient, store: SqlJobStore, launcher: FakeLauncher, folders: MemoryFolders, job: Job
+) -> None:
+    folders.logs[job.job_id, 2] = "saved\n"
+    store.update(job, state=JobState.PAUSED)
+    launcher.is_down = True
+    assert (await client.get(f"/v1/jobs/{job.job_id}/logs")).text == "saved\n"
 
 
 async def test_following_a_job_to_its_end(

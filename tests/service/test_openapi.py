@@ -22,10 +22,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders, make_job
+from service_feeds import feeds
 
 from service.app import create_app
 from service.http.desk import Desk
-from service.joblogs import JobLogs
+from service.joblogs.kept import KeptLogs
+from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.ledger.database import make_engine, upgrade_database
@@ -60,14 +62,26 @@ def wire(settings: Settings) -> Iterator[Desk]:
     launcher = FakeLauncher()
     predictions = Predictions(launcher, MemoryPredictionFolders(), settings)
     folders = MemoryFolders()
-    yield Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions, Trials(folders))
+    yield Desk(
+        settings=settings,
+        jobs=Jobs(store, settings),
+        logs=JobLogs(store, launcher, folders),
+        kept_logs=KeptLogs(store, settings),
+        predictions=predictions,
+        trials=Trials(folders),
+        **feeds(engine, store, settings),
+    )
     store.close()
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     home: Path = tmp_path_factory.mktemp("openapi")
-    return create_app(Settings(home=home, source_timeout_seconds=2, allowed_hosts=("testserver",)), wire)
+    return create_app(
+        # Streams that end by themselves.
+        Settings(home=home, source_timeout_seconds=2, allowed_hosts=("testserver",), event_stream_seconds=0.02),
+        wire,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from service_world import World
 
-from pipelines.specs.documents import Failure, JobResult, Progress
+from pipelines.specs.documents import Control, Failure, JobResult, Progress
 from service.interfaces import AttemptState
 from service.settings import Settings
 from service.states import JobState
@@ -72,7 +72,7 @@ def test_a_killed_driver_is_started_again_and_at_last_given_up(world: World) -> 
     job_id = world.running()
     for attempt in (1, 2, 3):
         assert world[job_id].ray_submission_id == f"{job_id}-a{attempt}"
-        world.kill(job_id)
+        world.kill_process(job_id)
         world.rounds(4, seconds=20)
     job = world[job_id]
     assert job.failure is not None
@@ -83,7 +83,7 @@ def test_a_killed_driver_is_started_again_and_at_last_given_up(world: World) -> 
 
 def test_the_next_attempt_waits_a_little(world: World) -> None:
     job_id = world.running()
-    world.kill(job_id)
+    world.kill_process(job_id)
     world.rounds(5)
     assert (world[job_id].state, len(world.launcher.submitted)) == (JobState.STARTING, 1)
     world.rounds(2, seconds=world.settings.retry_delay_seconds)
@@ -96,7 +96,7 @@ def test_a_result_that_can_be_retried_is(world: World) -> None:
     world.end(job_id, "FAILED", AttemptState.RUNNING, failure=RETRY)
     world.rounds(5)
     assert world[job_id].attempt == 1
-    world.kill(job_id)
+    world.kill_process(job_id)
     world.rounds(4, seconds=10)
     assert (world[job_id].state, world[job_id].attempt) == (JobState.RUNNING, 2)
 
@@ -106,7 +106,7 @@ def test_an_old_result_is_no_word_on_a_new_attempt(world: World) -> None:
     world.end(job_id, "FAILED", AttemptState.FAILED, failure=RETRY)
     world.rounds(5, seconds=10)
     assert (world[job_id].state, world[job_id].attempt) == (JobState.RUNNING, 2)
-    world.kill(job_id)
+    world.kill_process(job_id)
     world.rounds(1)
     failure = world[job_id].failure
     assert failure is not None
@@ -120,7 +120,7 @@ def test_a_late_success_of_an_attempt_thought_lost_counts(world: World) -> None:
     world.end(job_id, "SUCCEEDED", AttemptState.RUNNING, attempt=1)
     world.rounds(2)
     assert world[job_id].state is JobState.RUNNING
-    world.kill(job_id)
+    world.kill_process(job_id)
     world.rounds(2)
     assert world[job_id].state is JobState.SUCCEEDED
 
@@ -168,7 +168,8 @@ def test_a_rejected_job_fails_at_once(world: World) -> None:
 
 def test_a_silent_attempt_is_stopped_and_started_again(world: World) -> None:
     job_id = world.running()
-    world.rounds(1, seconds=world.settings.heartbeat_timeout_seconds - 1)
+    world.rounds(1)
+    world.rounds(int(world.settings.heartbeat_timeout_seconds) // 60, seconds=60)
     assert world.launcher.stopped == []
     world.rounds(1, seconds=2)
     assert world.launcher.stopped == [f"{job_id}-a1"]
@@ -190,7 +191,8 @@ def test_a_running_job_is_asked_first(world: World) -> None:
     job_id = world.running()
     world.cancel(job_id)
     world.rounds(3, seconds=1)
-    assert (world[job_id].state, world.folders.cancelled) == (JobState.CANCELLING, {job_id})
+    assert world[job_id].state is JobState.CANCELLING
+    assert world.folders.controls == {job_id: Control(action="cancel", attempt=1)}
     assert world.launcher.stopped == []
     world.end(job_id, "CANCELLED", AttemptState.SUCCEEDED)
     world.rounds()
@@ -216,7 +218,7 @@ def test_a_job_that_was_faster_than_its_cancellation_has_succeeded(world: World)
 
 def test_a_job_to_be_cancelled_is_not_started_again(world: World) -> None:
     job_id = world.running()
-    world.kill(job_id)
+    world.kill_process(job_id)
     world.cancel(job_id)
     world.rounds(5, seconds=60)
     assert (world[job_id].state, len(world.launcher.submitted)) == (JobState.CANCELLED, 1)
@@ -262,7 +264,7 @@ def test_the_run_of_a_job_that_died_is_ended_for_it(world: World, wish: str, sta
         world.rounds(1)
         if wish == "cancel":
             world.cancel(job_id)
-        world.kill(job_id)
+        world.kill_process(job_id)
         world.rounds(4, seconds=60)
         if world[job_id].state is JobState.STARTING:
             world.rounds(2, seconds=600)

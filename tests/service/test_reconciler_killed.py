@@ -20,7 +20,7 @@ def succeeds(world: World, job_id: str) -> None:
 
 def loses_its_first_attempt(world: World, job_id: str) -> None:
     if world[job_id].state is JobState.RUNNING and world[job_id].attempt == 1:
-        world.kill(job_id)
+        world.kill_process(job_id)
     else:
         succeeds(world, job_id)
 
@@ -30,10 +30,47 @@ def is_cancelled(world: World, job_id: str) -> None:
         world.cancel(job_id)
 
 
+def is_killed(world: World, job_id: str) -> None:
+    if world[job_id].state is JobState.RUNNING:
+        world.kill(job_id)
+
+
+def pauses_and_goes_on(world: World, job_id: str) -> None:
+    job = world[job_id]
+    if job.attempt > 1:
+        succeeds(world, job_id)
+    elif job.state is JobState.RUNNING:
+        world.pause(job_id)
+    elif job.state is JobState.PAUSING:
+        world.end(job_id, "PAUSED", AttemptState.SUCCEEDED)
+    elif job.state is JobState.PAUSED:
+        world.resume(job_id)
+
+
+def is_lost_while_it_pauses(world: World, job_id: str) -> None:
+    if world[job_id].state is JobState.PAUSING:
+        world.kill_process(job_id)
+    else:
+        pauses_and_goes_on(world, job_id)
+
+
+def is_cancelled_while_it_pauses(world: World, job_id: str) -> None:
+    job = world[job_id]
+    if job.state is JobState.RUNNING:
+        world.pause(job_id)
+    elif job.state is JobState.PAUSING:
+        world.cancel(job_id)
+        world.end(job_id, "PAUSED", AttemptState.SUCCEEDED)
+
+
 SCENARIOS: list[tuple[Callable[[World, str], None], JobState, int]] = [
     (succeeds, JobState.SUCCEEDED, 1),
     (loses_its_first_attempt, JobState.SUCCEEDED, 2),
     (is_cancelled, JobState.CANCELLED, 1),
+    (is_killed, JobState.CANCELLED, 1),
+    (pauses_and_goes_on, JobState.SUCCEEDED, 2),
+    (is_lost_while_it_pauses, JobState.SUCCEEDED, 2),
+    (is_cancelled_while_it_pauses, JobState.CANCELLED, 1),
 ]
 
 

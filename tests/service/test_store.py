@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from service_doubles import START, MemoryJobStore, make_job
+from sqlalchemy import Engine, Select, inspect, text
 
 from pipelines.specs.documents import JobResult, Progress
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore, StaleJobError
-from service.ledger.database import make_engine, upgrade_database
+from service.ledger.database import make_engine, migrations_config, upgrade_database
+from service.ledger.queries import page_query, queued_query, unsettled_query
 from service.ledger.store import SqlJobStore
 from service.ledger.tables import Base
 from service.records import ClusterStatus, Job, JobFailure
@@ -21,9 +25,24 @@ from service.settings import Settings
 from service.states import JobState
 
 
-@pytest.fixture(params=["sql", "memory"])
+@pytest.fixture
+def sql_store(engine: Engine) -> SqlJobStore:
+    return SqlJobStore(engine)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "memory"])
 def any_store(request: pytest.FixtureRequest) -> Iterator[JobStore]:
-    return request.getfixturevalue("store") if request.param == "sql" else MemoryJobStore()
+    if request.param == "memory":
+        yield MemoryJobStore()
+        return
+    engine = make_engine(
+        request.getfixturevalue("settings").database_url
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres_url")
+    )
+    upgrade_database(engine)
+    yield SqlJobStore(engine)
+    engine.dispose()
 
 
 def filled(store: JobStore, number: int) -> list[Job]:
@@ -137,25 +156,150 @@ def test_cluster_status_is_replaced(any_store: JobStore) -> None:
         assert any_store.cluster_status() == status
 
 
-def test_migrations_make_what_the_models_say(settings: Settings) -> None:
-    engine = make_engine(settings.database_url)
-    upgrade_database(engine)
+def test_migrations_make_what_the_models_say(engine: Engine) -> None:
     upgrade_database(engine)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
+
+
+def test_migrations_are_taken_back_without_a_trace(engine: Engine) -> None:
+    with engine.begin() as connection:
+        config = migrations_config()
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+    assert set(inspect(engine).get_table_names()) == {"alembic_version"}
+
+
+def test_an_older_database_is_brought_up_and_down_and_loses_no_job(settings: Settings) -> None:
+    engine = make_engine(settings.database_url)
+    config = migrations_config()
+    columns = "job_id, name, kind, spec_json, spec_sha256, created_at, state, attempt, is_log_saved"
+    values = "'pt-1', 'n', 'pretrain', '{}', 'x', '2026-01-01 00:00:00', 'RUNNING', 3, false"
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(text(f"INSERT INTO jobs ({columns}) VALUES ({values})"))
+        connection.execute(text("INSERT INTO idempotency_keys VALUES ('k', 'x', 'pt-1')"))
+    upgrade_database(engine)
+    store = SqlJobStore(engine)
+    job = store.get("pt-1")
+    assert job is not None
+    assert (job.num_failures, job.priority, job.labels, job.notes, job.is_archived) == (2, 0, {}, "", False)
+    assert store.find_by_key("k") is not None
+    paused = make_job(state=JobState.PAUSED)
+    store.insert(paused)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+        states = {row[0]: row[1] for row in connection.execute(text("SELECT job_id, state FROM jobs"))}
+        keys = connection.execute(text("SELECT key FROM idempotency_keys")).scalars().all()
+    assert (states, keys) == ({"pt-1": "RUNNING", paused.job_id: "CANCELLED"}, ["k"])
     engine.dispose()
 
 
-def test_threads_write_side_by_side(store: SqlJobStore) -> None:
+LISTS = {
+    "all": JobFilter(is_archived=None),
+    "not_archived": JobFilter(),
+    "archived": JobFilter(is_archived=True),
+    "next_page": JobFilter(before=(START, "pt-1")),
+    "of_a_state": JobFilter(states=[JobState.FAILED]),
+    "of_a_label": JobFilter(labels={"a": "1"}),
+    "of_two_labels": JobFilter(labels={"a": "1", "b": "2"}, before=(START, "pt-1")),
+}
+
+
+@pytest.mark.parametrize("query", [*map(page_query, LISTS.values())], ids=LISTS)
+def test_a_page_is_one_run_of_an_index_without_sorting(store: SqlJobStore, query: Select[Any]) -> None:
+    plan = plan_of(store, query)
+    assert not any("TEMP B-TREE" in step or step.startswith("SCAN jobs USING") for step in plan[1:]), plan
+    assert all("USING" in step for step in plan if "SEARCH" in step or "SCAN" in step), plan
+
+
+def test_the_queue_is_one_run_of_an_index(store: SqlJobStore) -> None:
+    plan = plan_of(store, queued_query().limit(5))
+    assert plan == ["SEARCH jobs USING INDEX ix_jobs_state_queue_rank_created_at_job_id (state=?)"]
+
+
+def test_the_reconciler_looks_at_no_job_that_is_settled(store: SqlJobStore) -> None:
+    """Nor at those that only wait: each part of the question has an index."""
+    plan = plan_of(store, unsettled_query())
+    searches = [step for step in plan if step.startswith("SEARCH")]
+    assert not any(step.startswith("SCAN") for step in plan), plan
+    assert len(searches) == 5
+    assert any("state=? AND is_log_saved=?" in step for step in searches), plan
+    assert sum("AND cancel_requested_at" in step or "AND pause_requested_at" in step for step in searches) == 3, plan
+
+
+def plan_of(store: SqlJobStore, query: Select[Any]) -> list[str]:
+    """What SQLite would do."""
+    engine = store._engine
+    compiled = query.compile(engine, compile_kwargs={"render_postcompile": True})
+    with engine.connect() as connection:
+        names = [compiled.params[name] for name in compiled.positiontup or ()]
+        processed = [str(value) if isinstance(value, datetime) else value for value in names]
+        rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", tuple(processed))
+        return [str(row[3]) for row in rows]
+
+
+def test_labels_follow_an_edit(any_store: JobStore) -> None:
+    job, other = make_job(labels={"a": "1", "b": "2"}), make_job(labels={"a": "1"})
+    any_store.insert(job)
+    any_store.insert(other)
+
+    def found(**labels: str) -> set[str]:
+        return {one.job_id for one in any_store.page(JobFilter(labels=labels))}
+
+    assert (found(a="1"), found(a="1", b="2"), found(a="2")) == ({job.job_id, other.job_id}, {job.job_id}, set())
+    edited = any_store.edit(job.job_id, labels={"a": "2"}, priority=3)
+    assert edited is not None
+    assert (dict(edited.labels), edited.priority) == ({"a": "2"}, 3)
+    assert (found(a="1"), found(b="2"), found(a="2")) == ({other.job_id}, set(), {job.job_id})
+    assert any_store.edit("other", notes="x") is None
+
+
+def test_the_queue_goes_by_priority_and_then_by_age(any_store: JobStore) -> None:
+    jobs = [make_job(created_at=START + timedelta(seconds=k), priority=p) for k, p in enumerate((0, -1, 5, 0))]
+    for job in jobs:
+        any_store.insert(job)
+    assert any_store.list_queued(3) == [jobs[2], jobs[0], jobs[3]]
+    any_store.request_pause(jobs[2].job_id, START)
+    assert [job.job_id for job in any_store.list_queued(1)] == [jobs[0].job_id]
+
+
+def test_wishes_outrank_one_another(any_store: JobStore) -> None:
+    job = make_job()
+    any_store.insert(job)
+    paused = any_store.request_pause(job.job_id, START)
+    killed = any_store.request_kill(job.job_id, START + timedelta(seconds=1))
+    assert paused is not None
+    assert killed is not None
+    assert (paused.pause_requested_at, killed.cancel_requested_at) == (START, killed.kill_requested_at)
+    any_store.withdraw_pause(job.job_id)
+    late = any_store.request_pause(job.job_id, START)
+    assert late is not None
+    assert late.pause_requested_at is None
+
+
+def test_only_what_is_over_is_archived(any_store: JobStore) -> None:
+    job, over = make_job(), make_job(state=JobState.FAILED)
+    for one in (job, over):
+        any_store.insert(one)
+        any_store.set_archived(one.job_id, True)
+    assert any_store.page(JobFilter()) == [job]
+    assert [one.job_id for one in any_store.page(JobFilter(is_archived=True))] == [over.job_id]
+    assert len(any_store.page(JobFilter(is_archived=None))) == 2
+
+
+def test_threads_write_side_by_side(sql_store: SqlJobStore) -> None:
     """One key, eight threads: one job, and no thread is told that the database is locked."""
     errors: list[Exception] = []
 
     def write() -> None:
         for _ in range(5):
-            store.insert(make_job())
+            sql_store.insert(make_job())
         try:
-            store.insert(make_job(), IdempotencyKey("k", "1"))
+            sql_store.insert(make_job(), IdempotencyKey("k", "1"))
         except DuplicateKeyError as error:
             errors.append(error)
 
@@ -165,4 +309,4 @@ def test_threads_write_side_by_side(store: SqlJobStore) -> None:
     for thread in threads:
         thread.join()
     assert len(errors) == 7
-    assert len(store.page(JobFilter(limit=200))) == 41
+    assert len(sql_store.page(JobFilter(limit=200))) == 41

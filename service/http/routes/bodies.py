@@ -22,11 +22,14 @@ class StrictJsonRoute(APIRoute):
         if self.body_field is None:
             return handle
 
+        is_required = self.body_field.field_info.is_required()
+
         async def checked(request: Request) -> Response:
             body = await request.body()
             if body:
                 _check_content_type(request.headers.get("content-type"))
-            parse_json(body)
+            if body or is_required:
+                parse_json(body)
             return await handle(request)
 
         return checked

@@ -1,32 +1,48 @@
-"""`/v1/jobs/{job_id}/logs`: what a job printed, at once or as it comes."""
+"""`/v1/jobs/{job_id}/logs`: what a job printed and what its processes logged, at once or as it comes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from typing import Annotated
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import PlainTextResponse, Response
 
-from service.errors import Fault, InvalidRequestError
-from service.http.desk import JobsDep, LogsDep
+from pipelines.specs.log_lines import DRIVER_OUTPUT
+from service.errors import Fault, InvalidCursorError, InvalidRequestError
+from service.http.desk import JobsDep, KeptLogsDep, LogsDep
+from service.http.log_schemas import LogPage, LogQuery, LogRecord, LogSource, LogSourceList, LogSourceQuery
 from service.http.problems import problems
 from service.http.routes.jobs import JobId
-from service.http.schemas import LogQuery
-from service.joblogs import JobLogs, LinePosition, LogLine
+from service.joblogs.cursors import LogCursor
+from service.joblogs.kept import FollowedLine, KeptLogs, LogWish
+from service.joblogs.lines import KeptLine, render_line
+from service.joblogs.merging import LineFilter
+from service.joblogs.printed import JobLogs, LinePosition, LogLine
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
 KEEP_ALIVE_SECONDS = 15
+DEFAULT_LIMIT = 200
 _LAST_EVENT_ID = re.compile(r"([1-9][0-9]{0,5}):([0-9]{1,12})")
-_TEXT = {"type": "string"}
+_TEXT: dict[str, Any] = {"type": "string"}
 _EVENT = {"type": "object", "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT}, "required": ["data"]}
 _CONTENT = {
-    "description": "The log; with `follow`, its lines as events whose ids are `attempt:line`, then an event `end`.",
-    "content": {"text/plain": {"schema": _TEXT}, "text/event-stream": {"schema": _EVENT}},
+    "description": "The log; with `follow`, its lines as events, then an event `end`. Ids of events are `attempt:line` "
+    "for what the driver printed, and cursors for what the processes logged.",
+    "model": LogPage,
+    "content": {
+        "text/plain": {"schema": _TEXT},
+        "application/x-ndjson": {"schema": _TEXT},
+        "text/event-stream": {"schema": _EVENT},
+    },
+    "headers": {
+        "X-Next-Cursor": {"description": "Leads to the lines after these; absent at the end.", "schema": _TEXT},
+        "X-Truncated": {"description": "`true` where the page ends early for what was read.", "schema": _TEXT},
+    },
 }
 
 
@@ -37,18 +53,40 @@ async def get_logs(
     request: Request,
     jobs: JobsDep,
     logs: LogsDep,
+    kept_logs: KeptLogsDep,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """What a job printed: one attempt as text, or all of it as server-sent events while it comes.
+    """What a job printed, one attempt as text; or what its processes logged, searched; or either as it comes.
 
-    Events are sent with `follow=true` or `Accept: text/event-stream`; `Last-Event-ID` takes up where a broken
-    connection ended.
+    What the processes logged is sent when `source`, `level`, `contains`, `since`, `until`, `limit`, `cursor` or
+    `format` is given. Events are sent with `follow=true` or `Accept: text/event-stream`; `Last-Event-ID` takes up
+    where a broken connection ended.
     """
+    _check(query)
     job = await run_in_threadpool(jobs.get, job_id)
-    if query.follow or "text/event-stream" in request.headers.get("accept", ""):
+    is_followed = query.follow or "text/event-stream" in request.headers.get("accept", "")
+    if query.is_of_processes:
+        cursor = _cursor(last_event_id, "/header/Last-Event-ID") if is_followed and last_event_id else None
+        cursor = cursor or (_cursor(query.cursor, "/query/cursor") if query.cursor else None)
+        if is_followed:
+            events = _kept_events(kept_logs, job_id, _wish(query), cursor, is_json=query.format in ("json", "jsonl"))
+            return EventSourceResponse(events, ping=KEEP_ALIVE_SECONDS)
+        page = await kept_logs.page(job, _wish(query), cursor, query.limit or DEFAULT_LIMIT)
+        return _answer(query.format, page.lines, page.next_cursor, is_truncated=page.is_truncated)
+    if is_followed:
         after = _position(last_event_id) if last_event_id else LinePosition(query.attempt or 1, 0)
         return EventSourceResponse(_events(logs, job_id, after), ping=KEEP_ALIVE_SECONDS)
     return PlainTextResponse(await run_in_threadpool(logs.read, job, query.attempt, query.tail))
+
+
+@router.get("/jobs/{job_id}/logs/sources", responses=problems(404, 503))
+def list_log_sources(
+    job_id: JobId, query: Annotated[LogSourceQuery, Query()], jobs: JobsDep, kept_logs: KeptLogsDep
+) -> LogSourceList:
+    """The processes of an attempt that keep logs of their own."""
+    attempt, found = kept_logs.sources(jobs.get(job_id), query.attempt)
+    items = [LogSource(source=one.name, started_at=one.started_at, size_bytes=one.size_bytes) for one in found]
+    return LogSourceList(attempt=attempt, items=tuple(items))
 
 
 async def _events(logs: JobLogs, job_id: str, after: LinePosition) -> AsyncIterator[ServerSentEvent]:
@@ -57,6 +95,67 @@ async def _events(logs: JobLogs, job_id: str, after: LinePosition) -> AsyncItera
             yield ServerSentEvent(item.text.rstrip("\r"), id=str(item.position))
         else:
             yield ServerSentEvent(item.job.state.value, event="end")
+
+
+async def _kept_events(
+    logs: KeptLogs, job_id: str, wish: LogWish, cursor: LogCursor | None, *, is_json: bool
+) -> AsyncIterator[ServerSentEvent]:
+    async for item in logs.follow(job_id, wish, cursor):
+        if isinstance(item, FollowedLine):
+            text = _record(item.line).model_dump_json() if is_json else render_line(item.line)
+            yield ServerSentEvent(text, id=item.cursor)
+        else:
+            yield ServerSentEvent(item.job.state.value, event="end")
+
+
+def _answer(form: str | None, lines: Sequence[KeptLine], next_cursor: str | None, *, is_truncated: bool) -> Response:
+    if form == "json":
+        page = LogPage(items=tuple(map(_record, lines)), truncated=is_truncated, next_cursor=next_cursor)
+        return Response(page.model_dump_json(), media_type="application/json")
+    headers = {"X-Next-Cursor": next_cursor} if next_cursor else {}
+    if is_truncated:
+        headers["X-Truncated"] = "true"
+    if form == "jsonl":
+        text = "".join(f"{_record(line).model_dump_json()}\n" for line in lines)
+        return Response(text, media_type="application/x-ndjson", headers=headers)
+    return PlainTextResponse("".join(f"{render_line(line)}\n" for line in lines), headers=headers)
+
+
+def _record(line: KeptLine) -> LogRecord:
+    return LogRecord(
+        time=line.time,
+        level=line.level,
+        source=line.source,
+        logger=line.logger,
+        message=line.message,
+        fields=dict(line.fields),
+    )
+
+
+def _wish(query: LogQuery) -> LogWish:
+    lines = LineFilter(query.level or "debug", query.contains or "", query.since, query.until)
+    return LogWish(query.attempt, tuple(query.source), lines)
+
+
+def _check(query: LogQuery) -> None:
+    """Raise `InvalidRequestError` where fields do not go together."""
+    others = query.model_fields_set - {"attempt", "tail", "follow", "source"}
+    fault = None
+    if DRIVER_OUTPUT in query.source and (len(query.source) > 1 or others):
+        rule = f"{DRIVER_OUTPUT} must stand by itself, with attempt, tail and follow at most"
+        fault = Fault("/query/source", rule, ", ".join([*query.source, *sorted(others)])[:200])
+    elif query.tail is not None and query.is_of_processes:
+        fault = Fault("/query/tail", "must be absent where the logs of processes are asked for", str(query.tail))
+    if fault is not None:
+        raise InvalidRequestError(f"{fault.pointer.rpartition('/')[2]}: {fault.rule}.", [fault])
+
+
+def _cursor(text: str, pointer: str) -> LogCursor:
+    try:
+        return LogCursor.decode(text)
+    except ValueError as error:
+        rule = "must be the next_cursor of an earlier page, or the id of an event of this stream"
+        raise InvalidCursorError(f"{pointer.rpartition('/')[2]} {rule}.", [Fault(pointer, rule, text[:100])]) from error
 
 
 def _position(last_event_id: str) -> LinePosition:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
@@ -29,9 +29,11 @@ _CREATED_HEADERS = {
         "schema": {"type": "string"},
     },
 }
+CREATED_HEADERS: dict[int | str, dict[str, Any]] = {202: {"headers": _CREATED_HEADERS}}
+"""Of `responses=` of a route that makes a job."""
 
 
-@router.post("/jobs", status_code=202, responses=problems(409, 415) | {202: {"headers": _CREATED_HEADERS}})
+@router.post("/jobs", status_code=202, responses=problems(409, 415) | CREATED_HEADERS)
 def create_job(
     request: JobCreate,
     jobs: JobsDep,

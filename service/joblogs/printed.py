@@ -14,6 +14,7 @@ import anyio.to_thread
 from service.errors import AttemptNotFoundError, JobNotFoundError, LogsUnavailableError
 from service.interfaces import FolderError, JobFolders, JobStore, Launcher, LauncherError
 from service.records import Job, submission_id
+from service.states import WAITING_STATES
 
 POLL_INTERVAL_SECONDS = 1.0
 _CACHE_SECONDS = 0.5
@@ -85,7 +86,7 @@ class JobLogs:
             job = await anyio.to_thread.run_sync(self._get, job_id)
             if job.attempt >= after.attempt:
                 is_last = job.attempt == after.attempt
-                is_whole = not is_last or _is_log_whole(job)
+                is_whole = not is_last or is_log_whole(job)
                 lines = await anyio.to_thread.run_sync(self._lines, job, after.attempt, is_whole)
                 if lines is None:
                     await anyio.sleep(POLL_INTERVAL_SECONDS)
@@ -96,7 +97,7 @@ class JobLogs:
                 if not is_last:
                     after = LinePosition(after.attempt + 1, 0)
                     continue
-            if job.state.is_terminal and (_is_log_whole(job) or job.attempt < after.attempt):
+            if job.state.is_terminal and (is_log_whole(job) or job.attempt < after.attempt):
                 yield LogEnd(job)
                 return
             await anyio.sleep(POLL_INTERVAL_SECONDS)
@@ -120,7 +121,8 @@ class JobLogs:
 
     def _read(self, job: Job, attempt: int) -> str:
         try:
-            if attempt < job.attempt or job.is_log_saved:
+            # Of a job that is paused or queued again nothing runs, and its log was saved before it came there.
+            if attempt < job.attempt or job.is_log_saved or job.state in WAITING_STATES:
                 return self._folders.read_log(job.job_id, attempt) or ""
             printed = self._read_from_ray(submission_id(job.job_id, attempt))
         except (LauncherError, FolderError) as error:
@@ -148,7 +150,8 @@ class JobLogs:
             return printed
 
 
-def _is_log_whole(job: Job) -> bool:
+def is_log_whole(job: Job) -> bool:
+    """Whether a job is over and nothing more will be read of what it said."""
     if not job.state.is_terminal or job.finished_at is None:
         return False
     return job.is_log_saved or datetime.now(UTC) - job.finished_at > _LAST_LINES_PATIENCE

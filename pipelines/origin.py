@@ -1,0 +1,102 @@
+"""A job that goes on with another one's work takes over copies of it: the old folder stays, and may be deleted.
+
+The old job is named in `origin.json` by its id alone, so that nothing outside the storage of jobs can be meant.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+
+from pipelines import storage
+from pipelines.errors import CheckpointError
+from pipelines.job import JobDirectory
+from pipelines.training.checkpoint import Checkpoint, list_checkpoints, read_state
+
+log = logging.getLogger(__name__)
+
+MAX_ORIGINS = 100
+"""Jobs that are looked through, one the retry of the other."""
+_COPY_BYTES = 8 << 20
+
+
+def origins(directory: JobDirectory) -> Iterator[JobDirectory]:
+    """The folders of the job that this one is a retry of, of the one that that was a retry of, and so on."""
+    seen = {directory.job_id}
+    while len(seen) <= MAX_ORIGINS:
+        origin = directory.read_origin()
+        if origin is None or origin.job_id in seen:
+            return
+        seen.add(origin.job_id)
+        directory = JobDirectory(storage.join(directory.storage_uri, "jobs", origin.job_id))
+        yield directory
+
+
+def take_over_checkpoint(directory: JobDirectory, identity: str) -> int | None:
+    """Copy the newest sound checkpoint of the job's origins, unless the job has one itself.
+
+    Args:
+        directory: of the job.
+        identity: of its training; checkpoints of another spec are passed over.
+
+    Returns:
+        The step taken over, or None where there is nothing to take.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    checkpoints_uri = directory.path("checkpoints")
+    if list_checkpoints(checkpoints_uri):
+        return None
+    for origin in origins(directory):
+        for checkpoint in reversed(list_checkpoints(origin.path("checkpoints"))):
+            manifest = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))
+            if manifest.get("identity") != identity:
+                extra = {"uri": checkpoint.uri, "reason": "it was written by another spec or corpus"}
+                log.warning("checkpoint_not_taken_over", extra=extra)
+                continue
+            if not _is_sound(checkpoint):
+                continue
+            target = storage.join(checkpoints_uri, checkpoint.uri.rstrip("/").rpartition("/")[2])
+            _copy(storage.join(checkpoint.uri, "state.pt"), storage.join(target, "state.pt"))
+            storage.write_json(storage.join(target, "manifest.json"), manifest)  # last: it is whole from now on
+            log.info("checkpoint_taken_over", extra={"step": checkpoint.step, "uri": checkpoint.uri})
+            return checkpoint.step
+    return None
+
+
+def take_over_folder(directory: JobDirectory, origin: JobDirectory, *parts: str, last: str) -> None:
+    """Copy a finished folder of an origin to the same place below this job.
+
+    Args:
+        directory: of the job.
+        origin: whose folder it is.
+        parts: the folder's place below either.
+        last: the file by which the folder is complete; copied after all others.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    source = origin.path(*parts)
+    names = sorted(file.uri.rpartition("/")[2] for file in storage.expand(source) if _is_directly_in(source, file.uri))
+    for name in sorted(names, key=lambda name: name == last):
+        _copy(storage.join(source, name), directory.path(*parts, name))
+
+
+def _is_directly_in(folder: str, uri: str) -> bool:
+    return uri.rpartition("/")[0] == folder.rstrip("/")
+
+
+def _is_sound(checkpoint: Checkpoint) -> bool:
+    try:
+        read_state(checkpoint)
+    except CheckpointError as error:
+        log.warning("checkpoint_skipped", extra={"uri": checkpoint.uri, "reason": str(error)})
+        return False
+    return True
+
+
+def _copy(source: str, target: str) -> None:
+    with storage.open_input(source) as stream, storage.open_output(target) as output:
+        shutil.copyfileobj(stream, output, _COPY_BYTES)

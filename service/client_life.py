@@ -1,0 +1,104 @@
+"""The calls of the client by which a job's life is ruled."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel
+
+from service.http.schemas import JobPublic
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class ClientError(Exception):
+    """The service could not do what it was asked; the message is for people."""
+
+
+class LifeCalls(ABC):
+    """Part of `ElectraClient`, which knows how to send."""
+
+    @abstractmethod
+    def _call(self, method: str, path: str, *, is_safe: bool, **request: Any) -> httpx.Response: ...
+
+    @abstractmethod
+    def _read(self, model: type[_Model], answer: httpx.Response) -> _Model: ...
+
+    def kill(self, job_id: str) -> JobPublic:
+        """End a job at once, without a checkpoint."""
+        return self._wish(job_id, "kill")
+
+    def pause(self, job_id: str) -> JobPublic:
+        """Ask a job to save a checkpoint and to leave its place; its state says when it has."""
+        return self._wish(job_id, "pause")
+
+    def resume(self, job_id: str) -> JobPublic:
+        """Put a paused job back into the queue."""
+        return self._wish(job_id, "resume")
+
+    def archive(self, job_id: str) -> JobPublic:
+        """Leave a finished job out of lists."""
+        return self._wish(job_id, "archive")
+
+    def unarchive(self, job_id: str) -> JobPublic:
+        """Show a job in lists again."""
+        return self._wish(job_id, "unarchive")
+
+    def retry(
+        self,
+        job_id: str,
+        overrides: Sequence[str] = (),
+        *,
+        idempotency_key: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> JobPublic:
+        """A new job that goes on where a failed or cancelled one ended. Arguments as of `submit`."""
+        return self._again(job_id, "retry", overrides, idempotency_key, fields)
+
+    def clone(
+        self,
+        job_id: str,
+        overrides: Sequence[str] = (),
+        *,
+        idempotency_key: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> JobPublic:
+        """A new job with the spec of another one, from the start. Arguments as of `submit`."""
+        return self._again(job_id, "clone", overrides, idempotency_key, fields)
+
+    def edit(self, job_id: str, fields: Mapping[str, Any]) -> JobPublic:
+        """Change any of `priority`, `labels` (all of them) and `notes`; None clears."""
+        answer = self._call("PATCH", f"/v1/jobs/{segment(job_id)}", is_safe=True, json=dict(fields))
+        return self._read(JobPublic, answer)
+
+    def _wish(self, job_id: str, verb: str) -> JobPublic:
+        return self._read(JobPublic, self._call("POST", f"/v1/jobs/{segment(job_id)}/{verb}", is_safe=False))
+
+    def _again(
+        self,
+        job_id: str,
+        verb: str,
+        overrides: Sequence[str],
+        idempotency_key: str | None,
+        fields: Mapping[str, Any] | None,
+    ) -> JobPublic:
+        body = {"overrides": list(overrides), **(fields or {})}
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        url = f"/v1/jobs/{segment(job_id)}/{verb}"
+        return self._read(JobPublic, self._call("POST", url, is_safe=True, json=body, headers=headers))
+
+
+def segment(name: str) -> str:
+    """A job's id or a model's name as part of a path: whatever it holds, it names nothing else.
+
+    Raises:
+        ClientError: it is what paths are shortened by on their way.
+    """
+    if name in (".", ".."):
+        raise ClientError(f"a job or a model cannot be called {name!r}")
+    return quote(name, safe="")

@@ -1,0 +1,89 @@
+"""`/v1/jobs/{job_id}/…`: what may be wished of a job, and new jobs from old ones."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from service.http.desk import JobsDep, SettingsDep
+from service.http.problems import problems
+from service.http.routes.bodies import StrictJsonRoute
+from service.http.routes.jobs import CREATED_HEADERS, IdempotencyKeyHeader, JobId
+from service.http.schemas import JobAgain, JobEdit, JobPublic
+from service.jobs.jobs import Created
+from service.settings import Settings
+
+router = APIRouter(prefix="/v1", tags=["jobs"], route_class=StrictJsonRoute)
+
+_NOTHING = JobAgain()
+
+
+@router.patch("/jobs/{job_id}", responses=problems(404, 415))
+def edit_job(job_id: JobId, request: JobEdit, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+    """Change priority, labels or notes. What is absent stays as it is; null clears."""
+    return JobPublic.from_job(jobs.wishes.edit(job_id, request), settings)
+
+
+@router.post("/jobs/{job_id}/kill", status_code=202, responses=problems(404, 409))
+def kill_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+    """End a job at once. What it has learned since its last checkpoint is lost."""
+    return JobPublic.from_job(jobs.wishes.kill(job_id), settings)
+
+
+@router.post("/jobs/{job_id}/pause", status_code=202, responses=problems(404, 409))
+def pause_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+    """Ask a job to save a checkpoint and to make room. A queued job waits outside the queue."""
+    return JobPublic.from_job(jobs.wishes.pause(job_id), settings)
+
+
+@router.post("/jobs/{job_id}/resume", status_code=202, responses=problems(404, 409))
+def resume_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+    """Put a paused job back into the queue; it goes on from its checkpoint to the same weights, bit for bit."""
+    return JobPublic.from_job(jobs.wishes.resume(job_id), settings)
+
+
+@router.post("/jobs/{job_id}/archive", responses=problems(404, 409))
+def archive_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+    """Leave a finished job out of lists. Nothing of it is deleted."""
+    return JobPublic.from_job(jobs.wishes.archive(job_id), settings)
+
+
+@router.post("/jobs/{job_id}/unarchive", responses=problems(404))
+def unarchive_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+    """Show a job in lists again."""
+    return JobPublic.from_job(jobs.wishes.archive(job_id, is_archived=False), settings)
+
+
+@router.post("/jobs/{job_id}/retry", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
+def retry_job(
+    job_id: JobId,
+    jobs: JobsDep,
+    settings: SettingsDep,
+    response: Response,
+    request: JobAgain = _NOTHING,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> JobPublic:
+    """Try a failed or cancelled job again, as a new job that goes on with what the old one left.
+
+    `goes_on_with` in the answer says what is taken over.
+    """
+    return _created(jobs.again.retry(job_id, request, idempotency_key), settings, response)
+
+
+@router.post("/jobs/{job_id}/clone", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
+def clone_job(
+    job_id: JobId,
+    jobs: JobsDep,
+    settings: SettingsDep,
+    response: Response,
+    request: JobAgain = _NOTHING,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> JobPublic:
+    """Make a new job from the spec of another one, with overrides, from the start."""
+    return _created(jobs.again.clone(job_id, request, idempotency_key), settings, response)
+
+
+def _created(created: Created, settings: Settings, response: Response) -> JobPublic:
+    response.headers["Location"] = f"/v1/jobs/{created.job.job_id}"
+    if created.is_replay:
+        response.headers["Idempotent-Replay"] = "true"
+    return JobPublic.from_job(created.job, settings)

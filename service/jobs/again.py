@@ -1,0 +1,80 @@
+"""New jobs from old ones: `retry` goes on with what a failed one left, `clone` starts from its spec."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from pipelines.specs.earlier import as_it_was
+from pipelines.specs.jobs import JobSpec
+from pipelines.specs.parsing import dump_spec
+from service.errors import FailsAgainError, Fault, WrongStateError
+from service.http.schemas import JobAgain, JobCreate
+from service.interfaces import IdempotencyKey
+from service.records import Job
+from service.states import FAILS_AGAIN_UNCHANGED, JobState
+
+if TYPE_CHECKING:
+    from service.jobs.jobs import Created, Jobs
+
+
+class Again:
+    """Makes jobs from jobs. What may go wrong is what may with `Jobs.create`, and `JobNotFoundError`."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    def retry(self, job_id: str, request: JobAgain, key: str | None = None) -> Created:
+        """A new job that goes on where a failed or cancelled one ended.
+
+        Raises:
+            WrongStateError: the old job is not over, or has succeeded.
+            FailsAgainError: it failed of something that the same spec would meet again.
+        """
+        old, named = self._jobs.get(job_id), _named(key, "retry", job_id, request)
+        if (earlier := self._jobs.find(named)) is not None:
+            return self._jobs.replay(earlier)
+        if old.state not in (JobState.FAILED, JobState.CANCELLED):
+            raise WrongStateError(job_id, old.state, "retry needs a job that is FAILED or CANCELLED")
+        spec = self._spec(old, request)
+        _check_changed(old, spec)
+        return self._jobs.take(spec, named, retry_of=job_id, **_said(old, request))
+
+    def clone(self, job_id: str, request: JobAgain, key: str | None = None) -> Created:
+        """A new job with the spec of another one, whatever became of that, from the start."""
+        old, named = self._jobs.get(job_id), _named(key, "clone", job_id, request)
+        if (earlier := self._jobs.find(named)) is not None:
+            return self._jobs.replay(earlier)
+        return self._jobs.take(self._spec(old, request), named, clone_of=job_id, **_said(old, request))
+
+    def _spec(self, old: Job, request: JobAgain) -> JobSpec:
+        document = as_it_was(json.loads(old.spec_json))
+        return self._jobs.resolve(JobCreate(spec=document, overrides=request.overrides))
+
+
+def _check_changed(old: Job, spec: JobSpec) -> None:
+    if old.failure is None or old.state is not JobState.FAILED or old.failure.reason not in FAILS_AGAIN_UNCHANGED:
+        return
+    if dump_spec(spec) != old.spec_json:
+        return
+    rule = f"a job that failed of {old.failure.reason} needs overrides to be retried"
+    hint = (
+        "training.gradient_accumulation_steps and compute change no weight, so that the checkpoint stays of use."
+        if old.failure.reason.value == "out_of_memory"
+        else "Other rules of learning start over; clone says the same."
+    )
+    raise FailsAgainError(f"{rule}: the same spec would fail again. {hint}", [Fault("/overrides", rule, "[]")])
+
+
+def _said(old: Job, request: JobAgain) -> dict[str, Any]:
+    names = ("priority", "labels", "notes", "limits")
+    own = {name: getattr(request, name) for name in names}
+    return {name: getattr(old, name) if value is None else value for name, value in own.items()}
+
+
+def _named(key: str | None, verb: str, job_id: str, request: JobAgain) -> IdempotencyKey | None:
+    if key is None:
+        return None
+    body = [verb, job_id, request.model_dump(mode="json", exclude_unset=True)]
+    return IdempotencyKey(key, hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest())

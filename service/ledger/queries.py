@@ -1,0 +1,66 @@
+"""What is asked of the table of jobs. Each is answered from an index, of a million jobs too; a test holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Select, String, and_, exists, false, or_, select, tuple_
+from sqlalchemy.orm import aliased
+
+from service.interfaces import JobFilter
+from service.ledger.tables import JobLabelRow, JobRow, UtcDateTime
+from service.states import ACTIVE_STATES, TERMINAL_STATES, JobState
+
+
+def page_query(wanted: JobFilter) -> Select[Any]:
+    """Jobs, newest first. With labels, the index of the first one leads."""
+    query = select(JobRow)
+    created_at: Any = JobRow.created_at
+    job_id: Any = JobRow.job_id
+    labels = list(wanted.labels.items())
+    if labels:
+        key, value = labels[0]
+        query = query.join(JobLabelRow, JobLabelRow.job_id == JobRow.job_id)
+        query = query.where(JobLabelRow.key == key, JobLabelRow.value == value)
+        created_at, job_id = JobLabelRow.created_at, JobLabelRow.job_id
+    for key, value in labels[1:]:
+        other = aliased(JobLabelRow)
+        query = query.where(exists().where(other.job_id == JobRow.job_id, other.key == key, other.value == value))
+    if wanted.is_archived is not None:
+        # Compared rather than `IS`: PostgreSQL finds only the former in an index.
+        query = query.where(JobRow.is_archived == wanted.is_archived)
+    if wanted.states:
+        query = query.where(JobRow.state.in_([state.value for state in wanted.states]))
+    if wanted.name is not None:
+        query = query.where(JobRow.name == wanted.name)
+    if wanted.kind is not None:
+        query = query.where(JobRow.kind == wanted.kind)
+    if wanted.before is not None:
+        # Said by type: left to the driver, the moment keeps its zone and PostgreSQL reads it in the server's.
+        before = tuple_(*wanted.before, types=[UtcDateTime(), String()])
+        query = query.where(tuple_(created_at, job_id) < before)
+    return query.order_by(created_at.desc(), job_id.desc()).limit(wanted.limit)
+
+
+def queued_query() -> Select[Any]:
+    """Jobs that wait for a place, the next one first."""
+    query = select(JobRow).where(
+        JobRow.state == JobState.QUEUED.value,
+        JobRow.cancel_requested_at.is_(None),
+        JobRow.pause_requested_at.is_(None),
+    )
+    return query.order_by(JobRow.queue_rank, JobRow.created_at, JobRow.job_id)
+
+
+def unsettled_query() -> Select[Any]:
+    """Jobs that the reconciler has something to do for, oldest first."""
+    state = JobRow.state
+    waiting = [JobState.QUEUED.value, JobState.PAUSED.value]
+    wanted = or_(
+        state.in_([one.value for one in ACTIVE_STATES]),
+        and_(state.in_(waiting), JobRow.cancel_requested_at.is_not(None)),
+        and_(state == JobState.QUEUED.value, JobRow.pause_requested_at.is_not(None)),
+        and_(state == JobState.PAUSED.value, JobRow.pause_requested_at.is_(None)),
+        and_(state.in_([one.value for one in TERMINAL_STATES]), JobRow.is_log_saved == false()),
+    )
+    return select(JobRow).where(wanted).order_by(JobRow.created_at, JobRow.job_id)

@@ -1,0 +1,120 @@
+"""Attempts of one job: whom a wish is for, and who has the folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines import job as job_module
+from pipelines.errors import JobCancelled, JobSuperseded
+from pipelines.job import JobDirectory, ProgressReporter
+from pipelines.main import SUPERSEDED_STATUS, _stopped_state, main
+from pipelines.specs.documents import Control
+from pipelines.specs.presets import PRESETS
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch) -> JobDirectory:
+    monkeypatch.setattr(job_module, "REPORT_INTERVAL_SECONDS", 0.0)
+    return JobDirectory(str(tmp_path / "jobs" / "pt-1"))
+
+
+def wish(directory: JobDirectory, **fields) -> None:
+    path = Path(directory.path("control.json"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(Control(**fields).model_dump_json())
+
+
+@pytest.mark.parametrize("action", ["pause", "cancel"])
+def test_a_wish_stops_the_attempt_it_is_for_and_no_later_one(directory: JobDirectory, action: str):
+    wish(directory, action=action, attempt=1)
+    with pytest.raises(JobCancelled):
+        ProgressReporter(directory, attempt=1).raise_if_cancelled()
+    ProgressReporter(directory, attempt=2).raise_if_cancelled()
+
+
+def test_whoever_does_not_know_its_attempt_asks_the_folder(directory: JobDirectory):
+    """As the trials of a search do."""
+    directory.hold(2)
+    wish(directory, action="pause", attempt=1)
+    assert not ProgressReporter(directory).is_cancelled()
+    wish(directory, action="pause", attempt=2)
+    assert ProgressReporter(directory).is_cancelled()
+
+
+def test_a_wish_for_no_attempt_is_for_all(directory: JobDirectory):
+    wish(directory, action="cancel")
+    assert ProgressReporter(directory, attempt=5).is_cancelled()
+
+
+@pytest.mark.parametrize(("said", "state"), [("pause", "PAUSED"), ("cancel", "CANCELLED"), ("run", "PAUSED")])
+def test_a_job_that_stops_says_what_for_as_it_is_wished_now(directory: JobDirectory, said: str, state: str):
+    """Of a pause that was cancelled since, the cancellation counts."""
+    wish(directory, action="pause", attempt=1)
+    wish(directory, action=said, attempt=1)
+    assert _stopped_state(directory, 1) == state
+
+
+def test_a_wish_that_cannot_be_read_ends_nothing_for_good(directory: JobDirectory):
+    path = Path(directory.path("control.json"))
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    assert _stopped_state(directory, 1) == "PAUSED"
+
+
+def test_the_later_attempt_has_the_folder(directory: JobDirectory):
+    directory.hold(1)
+    directory.hold(2)
+    with pytest.raises(JobSuperseded, match="attempt 2 has begun"):
+        directory.hold(1)
+    with pytest.raises(JobSuperseded):
+        ProgressReporter(directory, attempt=1).is_cancelled()
+    assert not ProgressReporter(directory, attempt=2).is_cancelled()
+
+
+def test_an_earlier_attempt_that_began_at_the_same_moment_loses_at_the_next_look(directory: JobDirectory):
+    note = Path(directory.path("attempt.json"))
+    directory.hold(1)
+    first = note.read_bytes()
+    directory.hold(2)
+    note.write_bytes(first)  # both found the folder free, and the earlier one wrote last
+    directory.hold(2)
+    with pytest.raises(JobSuperseded):
+        directory.hold(1)
+
+
+def test_a_superseded_attempt_starts_nothing_and_writes_nothing(directory: JobDirectory, tmp_path: Path):
+    directory.write_spec(PRESETS["tiny"]())
+    directory.hold(3)
+    before = files_of(tmp_path)
+    assert main(["--job-uri", directory.uri, "--attempt", "2"]) == SUPERSEDED_STATUS
+    assert files_of(tmp_path) == before
+
+
+def test_the_heartbeat_ends_a_process_that_waits_for_its_workers(tmp_path: Path):
+    """Whatever its main thread does; and nothing of the folder changes any more."""
+    code = """
+import sys, time
+from pipelines import job
+job.REPORT_INTERVAL_SECONDS = 0.05
+from pipelines.main import _leave
+directory = job.JobDirectory(sys.argv[1])
+directory.hold(1)
+with job.ProgressReporter(directory, heartbeat=True, on_superseded=_leave, attempt=1):
+    print("begun", flush=True)
+    time.sleep(120)
+"""
+    directory = JobDirectory(str(tmp_path / "jobs" / "pt-1"))
+    process = subprocess.Popen([sys.executable, "-c", code, directory.uri], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout.readline() == "begun\n"
+        directory.hold(2)
+        assert process.wait(timeout=60) == SUPERSEDED_STATUS
+    assert directory.read_attempt() == 2
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

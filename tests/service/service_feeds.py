@@ -1,0 +1,32 @@
+"""Events, health and metrics of a desk over a database of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Engine
+
+from service.feeds.feed import EventFeed
+from service.feeds.health import ServiceHealth
+from service.feeds.metrics import ServiceMetrics
+from service.interfaces import JobStore
+from service.ledger.events import SqlEventStore
+from service.ledger.health import SqlLedgerHealth
+from service.settings import Settings
+
+
+def feeds(engine: Engine, store: JobStore, settings: Settings) -> dict[str, Any]:
+    """Arguments of `Desk`."""
+    ledger = SqlLedgerHealth(engine)
+    events = EventFeed(
+        SqlEventStore(engine),
+        store.get,
+        poll_seconds=0.02,
+        max_followers=settings.max_event_followers,
+        stream_seconds=settings.event_stream_seconds,
+    )
+    return {
+        "events": events,
+        "health": ServiceHealth(ledger, store, settings),
+        "metrics": ServiceMetrics(ledger, store, num_followers=lambda: events.num_followers),
+    }
