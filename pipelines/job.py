@@ -123,9 +123,11 @@ class JobDirectory:
     def read_wish(self, attempt: int | None) -> Literal["run", "pause", "cancel"]:
         """What the service wishes of an attempt; None asks for the one that has the folder."""
         control = self.read_control()
-        if control.action == "run" or control.attempt is None:
-            return control.action
-        return control.action if control.attempt == (attempt or self.read_attempt()) else "run"
+        if control.action == "run":
+            return "run"
+        if control.attempt is not None and control.attempt != (attempt or self.read_attempt()):
+            return "run"
+        return "pause" if control.then == "pause" else "cancel"
 
     def read_result(self) -> JobResult | None:
         """The job's last word, or None while it has none."""
@@ -222,7 +224,7 @@ class ProgressReporter:
                 if attempt is not None and (holder := self._directory.read_attempt()) > attempt:
                     raise JobSuperseded(attempt, holder)
                 self._is_cancelled = self._directory.read_wish(attempt) != "run"
-            except storage.StorageError as error:
+            except (storage.StorageError, ValueError) as error:  # of a later version's words, too, no job dies
                 log.warning("control_unreadable", extra={"reason": str(error)[:300]})
         return self._is_cancelled
 

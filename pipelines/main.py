@@ -70,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tracking_uri = tracking_uri_of(directory.storage_uri)
         previous = directory.read_result()
         # The first act: whichever earlier attempt still runs, thought lost, reads it and leaves.
-        attempt = options.attempt or max(1, directory.read_attempt())
+        # Without a service nobody counts: sent again, a job is its own next attempt.
+        attempt = options.attempt or directory.read_attempt() + 1
         directory.hold(attempt)
     except JobSuperseded as error:
         print(f"cannot start: {error}", file=sys.stderr)
@@ -87,11 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with keep_logs(LogContext(directory.uri, attempt), "driver", prints=False):
         try:
             result = run(directory, attempt, tracking_uri)
-            directory.hold(attempt)
+            _write_result(directory, result)
         except JobSuperseded as error:
             log.warning("attempt_superseded", extra={"reason": str(error)})
             return SUPERSEDED_STATUS
-        _write_result(directory, result)
         log.info("job_finished", extra={"state": result.state, "uri": directory.uri, "models": _model_names(result)})
     return 1 if result.state == "FAILED" else 0
 
@@ -230,7 +230,7 @@ def _end(directory: JobDirectory, tracking_uri: str, reporter: ProgressReporter,
     """
     try:
         directory.hold(result.attempt)
-    except storage.StorageError as error:
+    except (storage.StorageError, ValueError) as error:
         log.warning("attempt_unreadable", extra={"reason": str(error)[:300]})
     progress = reporter.fields
     run_id, experiment_id = progress.get("mlflow_run_id"), progress.get("mlflow_experiment_id")
@@ -275,7 +275,17 @@ def _open_directory(options: argparse.Namespace) -> JobDirectory:
 
 
 def _write_result(directory: JobDirectory, result: JobResult) -> None:
+    """Say the last word, unless a later attempt has the folder by now.
+
+    Raises:
+        JobSuperseded: it has.
+        StorageError: it could not be said.
+    """
     for attempt in range(1, RESULT_ATTEMPTS + 1):
+        try:
+            directory.hold(result.attempt)
+        except (storage.StorageError, ValueError) as error:  # who has it cannot be told: the word counts more
+            log.warning("attempt_unreadable", extra={"reason": str(error)[:300]})
         try:
             directory.write_result(result)
         except storage.StorageError as error:

@@ -218,6 +218,9 @@ class JobFolders(Protocol):
     def request_stop(self, job_id: str, action: StopAction, attempt: int) -> None:
         """Ask one attempt of the job to stop; a later one is not meant."""
 
+    def withdraw_stop(self, job_id: str) -> None:
+        """Ask nothing of the job any more."""
+
     def write_origin(self, job_id: str, retry_of: str) -> None:
         """Say whose work the job goes on with."""
 

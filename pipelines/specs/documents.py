@@ -36,8 +36,10 @@ StopAction = Literal["pause", "cancel"]
 class Control(Document):
     """The service's wish."""
 
-    action: Literal["run", "pause", "cancel"] = "run"
-    """Both `pause` and `cancel` ask for a checkpoint and an end; after `pause` the job goes on some day."""
+    action: Literal["run", "cancel"] = "run"
+    """`cancel` asks for a checkpoint and an end. Jobs of earlier versions know these two words and no other."""
+    then: Literal["end", "pause"] = "end"
+    """After `pause` the job goes on some day."""
     attempt: int | None = None
     """Whom it is for; a later attempt passes it over. None is every attempt."""
 

@@ -34,6 +34,8 @@ class JobSteps(Endings):
         self._folders.write_spec(job.job_id, job.spec_json)
         if job.retry_of is not None:
             self._folders.write_origin(job.job_id, job.retry_of)
+        if job.attempt:
+            self._folders.withdraw_stop(job.job_id)
         self._move(job, JobState.STARTING, attempt=job.attempt + 1, not_before_at=None, **FRESH)
         return True
 
@@ -73,7 +75,12 @@ class JobSteps(Endings):
         if status.state is AttemptState.RUNNING:
             self._clock.forget(job)
             self._move(
-                job, JobState.RUNNING, started_at=job.started_at or now, heartbeat_seen_at=now, silent_seconds=0.0
+                job,
+                JobState.RUNNING,
+                started_at=job.started_at or now,
+                heartbeat_seen_at=now,
+                starting_seconds=0.0,  # a limit that is lowered later is no judgement on it
+                silent_seconds=0.0,
             )
             return True
         # It ended between two looks.
@@ -93,7 +100,9 @@ class JobSteps(Endings):
         job = self._store.update(job, starting_seconds=waited)
         self._clock.saved(job)
         if status is None:
-            return self._finish(job, JobState.FAILED, failure=overrun(job, self._limits(job)), is_log_saved=True)
+            # Ray may have taken it without saying so: should it begin after all, it finds this and leaves.
+            self._folders.request_stop(job.job_id, "cancel", job.attempt)
+            return self._finish(job, JobState.FAILED, failure=overrun(job, self._limits(job)))
         log.warning("attempt_not_started", starting_seconds=waited)
         self._stop_attempt(job)
         return False
@@ -155,7 +164,9 @@ class JobSteps(Endings):
             return True
         if job.state is JobState.PAUSING and job.cancel_requested_at is not None:
             return self._begin_stopping(job)
-        if status is not UNKNOWN and self._now() >= (job.stop_asked_at or self._now()) + self._patience(job):
+        # A row that the version before has moved here says when it was wished, and not when the job was told.
+        asked_at = job.stop_asked_at or job.cancel_requested_at or job.pause_requested_at or self._now()
+        if status is not UNKNOWN and self._now() >= asked_at + self._patience(job):
             self._stop_attempt(job)
         return False
 
@@ -177,8 +188,8 @@ class JobSteps(Endings):
             if self._now() >= job.finished_at + self._grace:
                 self._stop_attempt(job)
             return False
-        elif status is not None:
-            self._save_log(job)
+        elif status is not None and not self._save_log(job) and self._now() < job.finished_at + LOG_PATIENCE:
+            return False
         self._store.update(job, is_log_saved=True)
         return False
 

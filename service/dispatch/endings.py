@@ -15,6 +15,7 @@ from service.dispatch.verdicts import Limits, limits_of, lost, overrun
 from service.interfaces import (
     AttemptState,
     AttemptStatus,
+    FolderError,
     JobFolders,
     JobStore,
     Launcher,
@@ -66,12 +67,10 @@ class Endings:
         if not is_over(status):
             return False
         if job.cancel_requested_at is not None:
-            self._save_log(job)
-            return self._finish(job, JobState.CANCELLED, is_log_saved=True)
+            return self._finish(job, JobState.CANCELLED, is_log_saved=self._save_log(job))
         failure = overrun(job, self._limits(job))
         if failure is not None:
-            self._save_log(job)
-            return self._finish(job, JobState.FAILED, failure=failure, is_log_saved=True)
+            return self._finish(job, JobState.FAILED, failure=failure, is_log_saved=self._save_log(job))
         if is_to_pause(job):
             return self._pause(job, status)
         return self._next_attempt(job, lost(job, status, self._limits(job)))
@@ -132,9 +131,9 @@ class Endings:
         return True
 
     def _next_attempt(self, job: Job, failure: JobFailure) -> bool:
-        self._save_log(job)
+        is_log_saved = self._save_log(job)
         if not MAY_BE_TRIED_AGAIN[failure.reason] or self._is_last(job):
-            return self._finish(job, JobState.FAILED, failure=failure, is_log_saved=True)
+            return self._finish(job, JobState.FAILED, failure=failure, is_log_saved=is_log_saved)
         delay = timedelta(seconds=self._settings.retry_delay_seconds * 2.0**job.num_failures)
         self._clock.forget(job)
         self._move(
@@ -198,11 +197,21 @@ class Endings:
             return self._store.update(job, **counted)
         return replace(job, **counted)
 
-    def _save_log(self, job: Job) -> None:
-        """Copy what the attempt printed off the head's disk, which goes with the head."""
-        printed = self._launcher.read_log(job.ray_submission_id) if job.ray_submission_id else None
-        if printed:
-            self._folders.save_log(job.job_id, job.attempt, printed)
+    def _save_log(self, job: Job) -> bool:
+        """Copy what the attempt printed off the head's disk, which goes with the head; False if that cannot be had now.
+
+        No job waits for it: of a head that was moved Ray knows the job and not its log, and fails for ever to read it.
+        """
+        if job.ray_submission_id is None:
+            return True
+        try:
+            printed = self._launcher.read_log(job.ray_submission_id)
+            if printed:
+                self._folders.save_log(job.job_id, job.attempt, printed)
+        except (LauncherUnavailableError, FolderError) as error:
+            log.warning("log_not_saved", ray_submission_id=job.ray_submission_id, error=str(error)[:300])
+            return False
+        return True
 
     def _stop_attempt(self, job: Job) -> None:
         assert job.ray_submission_id is not None

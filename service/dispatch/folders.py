@@ -44,7 +44,12 @@ class StoredJobFolders:
 
     def request_stop(self, job_id: str, action: StopAction, attempt: int) -> None:
         """Ask one attempt of the job to stop; a later one is not meant."""
-        _write(self._uri(job_id, CONTROL_FILE), Control(action=action, attempt=attempt).model_dump_json())
+        control = Control(action="cancel", then="pause" if action == "pause" else "end", attempt=attempt)
+        _write(self._uri(job_id, CONTROL_FILE), control.model_dump_json())
+
+    def withdraw_stop(self, job_id: str) -> None:
+        """Ask nothing of the job any more. An image of the version before does not look whom a wish is for."""
+        _write(self._uri(job_id, CONTROL_FILE), Control().model_dump_json())
 
     def write_origin(self, job_id: str, retry_of: str) -> None:
         """Say whose work the job goes on with."""

@@ -10,6 +10,8 @@ from service.records import Job, JobFailure
 from service.settings import Settings
 
 # Ray's own words. "OOM killer" is not among them: Ray names it as a possible cause of every process that was killed.
+_LOGS = "last available logs"
+"""Ray puts it before the end of what the program printed, which tells of processes that were replaced long ago, too."""
 _MEMORY = re.compile(
     r"OutOfMemoryError|NODE_OUT_OF_MEMORY|memory pressure|running low on memory|^MemoryError", re.MULTILINE
 )
@@ -65,7 +67,7 @@ def lost(job: Job, status: AttemptStatus | None, limits: Limits) -> JobFailure:
     else:
         why = f"Ray says {status.state}: {status.message[-2000:]}"
         # Exit status 137 alone is no proof: whoever kills a process leaves the same. Ray's memory monitor says so.
-        if _MEMORY.search(status.message):
+        if _MEMORY.search(status.message.partition(_LOGS)[0]):
             code = "out_of_memory"
     return JobFailure(
         code=code,

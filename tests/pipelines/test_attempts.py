@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from pipelines import job as job_module
 from pipelines.errors import JobCancelled, JobSuperseded
 from pipelines.job import JobDirectory, ProgressReporter
-from pipelines.main import SUPERSEDED_STATUS, _stopped_state, main
-from pipelines.specs.documents import Control
+from pipelines.main import SUPERSEDED_STATUS, _stopped_state, _write_result, main
+from pipelines.specs.documents import Control, JobResult
 from pipelines.specs.presets import PRESETS
 
 
@@ -22,15 +23,16 @@ def directory(tmp_path: Path, monkeypatch) -> JobDirectory:
     return JobDirectory(str(tmp_path / "jobs" / "pt-1"))
 
 
-def wish(directory: JobDirectory, **fields) -> None:
+def wish(directory: JobDirectory, wanted: str, attempt: int | None = None) -> None:
     path = Path(directory.path("control.json"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(Control(**fields).model_dump_json())
+    action, then = ("run" if wanted == "run" else "cancel"), ("pause" if wanted == "pause" else "end")
+    path.write_text(Control(action=action, then=then, attempt=attempt).model_dump_json())
 
 
 @pytest.mark.parametrize("action", ["pause", "cancel"])
 def test_a_wish_stops_the_attempt_it_is_for_and_no_later_one(directory: JobDirectory, action: str):
-    wish(directory, action=action, attempt=1)
+    wish(directory, action, attempt=1)
     with pytest.raises(JobCancelled):
         ProgressReporter(directory, attempt=1).raise_if_cancelled()
     ProgressReporter(directory, attempt=2).raise_if_cancelled()
@@ -39,23 +41,50 @@ def test_a_wish_stops_the_attempt_it_is_for_and_no_later_one(directory: JobDirec
 def test_whoever_does_not_know_its_attempt_asks_the_folder(directory: JobDirectory):
     """As the trials of a search do."""
     directory.hold(2)
-    wish(directory, action="pause", attempt=1)
+    wish(directory, "pause", attempt=1)
     assert not ProgressReporter(directory).is_cancelled()
-    wish(directory, action="pause", attempt=2)
+    wish(directory, "pause", attempt=2)
     assert ProgressReporter(directory).is_cancelled()
 
 
 def test_a_wish_for_no_attempt_is_for_all(directory: JobDirectory):
-    wish(directory, action="cancel")
+    wish(directory, "cancel")
     assert ProgressReporter(directory, attempt=5).is_cancelled()
 
 
 @pytest.mark.parametrize(("said", "state"), [("pause", "PAUSED"), ("cancel", "CANCELLED"), ("run", "PAUSED")])
 def test_a_job_that_stops_says_what_for_as_it_is_wished_now(directory: JobDirectory, said: str, state: str):
     """Of a pause that was cancelled since, the cancellation counts."""
-    wish(directory, action="pause", attempt=1)
-    wish(directory, action=said, attempt=1)
+    wish(directory, "pause", attempt=1)
+    wish(directory, said, attempt=1)
     assert _stopped_state(directory, 1) == state
+
+
+def test_a_wish_in_words_of_a_later_version_ends_no_job(directory: JobDirectory):
+    path = Path(directory.path("control.json"))
+    path.parent.mkdir(parents=True)
+    path.write_text('{"action": "checkpoint_and_sing", "attempt": 1}')
+    assert not ProgressReporter(directory, attempt=1).is_cancelled()
+
+
+def test_a_pause_is_said_in_words_that_earlier_versions_know(directory: JobDirectory):
+    """They knew `action` alone, and two words for it."""
+    wish(directory, "pause", 1)
+    assert json.loads(Path(directory.path("control.json")).read_text())["action"] == "cancel"
+
+
+def test_a_last_word_is_said_though_nobody_can_tell_who_has_the_folder(directory: JobDirectory):
+    directory.hold(1)
+    Path(directory.path("attempt.json")).write_text("{")
+    _write_result(directory, JobResult(state="SUCCEEDED", attempt=1))
+    assert directory.read_result() == JobResult(state="SUCCEEDED", attempt=1)
+
+
+def test_a_superseded_attempt_has_no_last_word(directory: JobDirectory):
+    directory.hold(2)
+    with pytest.raises(JobSuperseded):
+        _write_result(directory, JobResult(state="SUCCEEDED", attempt=1))
+    assert directory.read_result() is None
 
 
 def test_a_wish_that_cannot_be_read_ends_nothing_for_good(directory: JobDirectory):

@@ -197,7 +197,12 @@ class MemoryFolders:
 
     def request_stop(self, job_id: str, action: StopAction, attempt: int) -> None:
         self._check(job_id)
-        self.controls[job_id] = Control(action=action, attempt=attempt)
+        then = "pause" if action == "pause" else "end"
+        self.controls[job_id] = Control(action="cancel", then=then, attempt=attempt)
+
+    def withdraw_stop(self, job_id: str) -> None:
+        self._check(job_id)
+        self.controls[job_id] = Control()
 
     def write_origin(self, job_id: str, retry_of: str) -> None:
         self._check(job_id)
@@ -299,6 +304,8 @@ class FakeLauncher:
         self.stopped: list[str] = []
         self.is_down = False
         self.rejects = False
+        self.has_lost_logs = False
+        """As of a head that was moved: it knows what ran before and not what that printed."""
         self.num_lost_answers = 0
         """Of so many submissions the client will not hear."""
         self.size: Capacity | None = Capacity(2, 0)
@@ -328,6 +335,8 @@ class FakeLauncher:
 
     def read_log(self, submission_id: str) -> str | None:
         self._check()
+        if self.has_lost_logs:
+            raise LauncherUnavailableError("Ray answered 500")
         return self.logs.get(submission_id)
 
     def capacity(self) -> Capacity | None:

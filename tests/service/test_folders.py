@@ -44,7 +44,9 @@ def test_the_job_reads_what_the_service_writes(folders: StoredJobFolders, direct
     assert directory.read_spec() == spec
     assert directory.read_control().action == "run"
     folders.request_stop("x", "pause", 2)
-    assert directory.read_control() == Control(action="pause", attempt=2)
+    assert directory.read_control() == Control(action="cancel", then="pause", attempt=2)
+    folders.withdraw_stop("x")
+    assert directory.read_control() == Control()
 
 
 def test_the_service_reads_what_the_job_writes(folders: StoredJobFolders, directory: JobDirectory) -> None:

@@ -42,7 +42,7 @@ def test_a_pause_is_asked_for_and_its_place_is_given_to_the_next(world: World) -
     world.pause(job_id)
     world.rounds(2)
     assert world[job_id].state is JobState.PAUSING
-    assert world.folders.controls == {job_id: Control(action="pause", attempt=1)}
+    assert world.folders.controls == {job_id: Control(action="cancel", then="pause", attempt=1)}
     world.end(job_id, "PAUSED", AttemptState.RUNNING)
     world.rounds()
     assert (world[job_id].state, world[other].state) == (JobState.PAUSING, JobState.QUEUED)
@@ -223,6 +223,7 @@ def test_memory_that_was_not_enough_is_not_tried_again(world: World) -> None:
         ("The actor died: ray.exceptions.OutOfMemoryError", JobState.FAILED, FailureReason.OUT_OF_MEMORY),
         ("killed due to memory pressure (OOM)", JobState.FAILED, FailureReason.OUT_OF_MEMORY),
         ("failed with exit code 137", JobState.STARTING, FailureReason.LOST),
+        ("exit code -9, last available logs (truncated): OutOfMemoryError", JobState.STARTING, FailureReason.LOST),
         ("killed by SIGKILL by OOM killer due to high memory usage, or by ray stop", JobState.STARTING, "lost"),
     ],
 )
@@ -233,6 +234,46 @@ def test_what_ray_says_of_memory_counts(world: World, message: str, state: JobSt
     told = world[job_id].failure
     assert told is not None
     assert (world[job_id].state, told.reason) == (state, reason)
+
+
+@pytest.mark.parametrize("wish", ["cancel", "pause", None])
+def test_no_job_waits_for_a_log_that_ray_has_lost(world: World, wish: str | None) -> None:
+    job_id = world.running()
+    world.launcher.has_lost_logs = True
+    if wish is not None:
+        getattr(world, wish)(job_id)
+        world.rounds(1)
+    world.launcher.set(f"{job_id}-a1", AttemptState.FAILED)
+    world.rounds()
+    expected = {"cancel": JobState.CANCELLED, "pause": JobState.PAUSED, None: JobState.STARTING}
+    assert world[job_id].state is expected[wish]
+
+
+def test_a_log_that_is_never_had_is_given_up(world: World) -> None:
+    job_id = world.running()
+    world.launcher.has_lost_logs = True
+    world.end(job_id, "SUCCEEDED", AttemptState.SUCCEEDED)
+    world.rounds()
+    assert not world[job_id].is_log_saved
+    world.rounds(2, seconds=3601)
+    assert world[job_id].is_log_saved
+
+
+def test_a_job_that_the_version_before_was_cancelling_is_ended(world: World) -> None:
+    """Its row says when that was wished, and not when the job was told."""
+    job_id = world.add(state=JobState.CANCELLING, attempt=1, cancel_requested_at=world.clock())
+    world.launcher.set(f"{job_id}-a1", AttemptState.RUNNING)
+    world.rounds(3, seconds=20)
+    assert world[job_id].state is JobState.CANCELLED
+
+
+def test_a_lower_limit_for_starting_ends_no_job_that_runs(world: World) -> None:
+    job_id = world.add()
+    world.launcher.attempts[f"{job_id}-a1"] = AttemptStatus(AttemptState.PENDING)
+    world.rounds(5, seconds=30)
+    world.launcher.set(f"{job_id}-a1", AttemptState.RUNNING)
+    world.rounds(2)
+    assert (world[job_id].state, world[job_id].starting_seconds) == (JobState.RUNNING, 0.0)
 
 
 def limited(world: World, **limits: float) -> str:
