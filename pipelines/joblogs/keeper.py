@@ -132,8 +132,10 @@ class LogKeeper:
         with self._lock:
             taken, self._pending, self._pending_bytes = self._pending, deque(), 0
             num_lost, self._num_lost = self._num_lost, 0
+            notice = None
             if num_lost and not self._is_refused:
-                taken.appendleft(self._encoded("warning", __name__, "log_lines_lost", {"num_lines": num_lost}))
+                notice = self._encoded("warning", __name__, "log_lines_lost", {"num_lines": num_lost})
+                taken.appendleft(notice)
         try:
             if not self._writer.open():
                 self._is_refused = True
@@ -141,6 +143,10 @@ class LogKeeper:
                 log.warning("log_refused", extra={"source": self._source, "why": "the attempt has too many sources"})
             self._writer.write(taken)
         finally:
+            if notice is not None and taken and taken[0] is notice:
+                taken.popleft()
+                with self._lock:
+                    self._num_lost += num_lost  # told with those that are lost until it can be told
             self._put_back(taken)
 
     def _put_back(self, lines: deque[bytes]) -> None:

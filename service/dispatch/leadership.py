@@ -12,6 +12,8 @@ from service.feeds.interfaces import Lease
 
 log = structlog.get_logger(__name__)
 
+STOP_SECONDS = 10.0
+"""Longest wait for the thread that holds the lease, when the service stops."""
 STUCK_SECONDS = 300.0
 """A loop that made no step for so long is thought to hang, and its lease is left to run out. One step waits for a few
 answers of Ray and of the storage, each with a time-out of its own."""
@@ -74,7 +76,9 @@ class LeaseKeeper:
         """Let another replica reconcile at once."""
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(STOP_SECONDS)
+        if self._thread.is_alive():  # it waits for a database that is away: the lease runs out by itself
+            return
         try:
             self._lease.release()
         except Exception:  # the database is away: the lease runs out by itself

@@ -100,11 +100,13 @@ class EventFeed:
             raise TooManyFollowersError(f"{self.num_followers} follow events already, and no more may.")
         self.num_followers += 1
         try:
-            # The job is read before the bounds: if it is over then, its last event lies within them.
+            now = (await anyio.to_thread.run_sync(self._store.read_events, 0, 0)).last_seq
+            # The job is read between two looks at the bounds: if it is over then, its last event lies within the later
+            # one; and if it ends after it was read, its end comes after the earlier one.
             job = None if job_id is None else await anyio.to_thread.run_sync(self._job, job_id)
             head = (await anyio.to_thread.run_sync(self._store.read_events, 0, 0)).last_seq
             self._start_poller(head)
-            position = head if after is None else after
+            position = now if after is None else after
             yield Opened(position)
             if position > head:  # of a database that is no longer this one
                 position = head
@@ -155,8 +157,9 @@ class EventFeed:
                 continue
             for event in page.events:
                 yield event
-            is_full = len(page.events) == PAGE_EVENTS
-            position = page.events[-1].seq if is_full else max(position, page.last_seq)
+            given = page.events[-1].seq if page.events else position
+            # A page that is not full may hold an event that was written after its last number was read.
+            position = given if len(page.events) == PAGE_EVENTS else max(position, page.last_seq, given)
             yield position
 
     def _job(self, job_id: str) -> Job:

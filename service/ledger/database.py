@@ -17,14 +17,26 @@ log = structlog.get_logger(__name__)
 BUSY_TIMEOUT_SECONDS = 15
 _MIGRATION_LOCK = 0x656C6563747261  # "electra": one number for all our processes on a PostgreSQL server
 
+# A server that is gone without a word is given up after seconds. libpq waits two minutes to connect, and a quarter of
+# an hour for an answer, in which no replica would hold the lease.
+_CONNECTION_PATIENCE: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": BUSY_TIMEOUT_SECONDS * 1000,
+}
+
 
 def make_engine(database_url: str) -> Engine:
     """An engine; for SQLite also the folder of its file, and the settings that let threads share it."""
     url = make_url(database_url)
     if url.get_backend_name() != "sqlite":
-        engine = create_engine(url, pool_pre_ping=True)
-        if url.get_backend_name() == "postgresql":
-            event.listen(engine, "connect", _bound_waits)
+        if url.get_backend_name() != "postgresql":
+            return create_engine(url, pool_pre_ping=True)
+        patience = {name: value for name, value in _CONNECTION_PATIENCE.items() if name not in url.query}
+        engine = create_engine(url, pool_pre_ping=True, connect_args=patience)
+        event.listen(engine, "connect", _bound_waits)
         return engine
     if url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +83,9 @@ def upgrade_database(engine: Engine) -> None:
             # Replicas that start side by side upgrade one after the other, and wait for it as long as it takes.
             connection.execute(text("SET LOCAL lock_timeout = 0"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+        elif connection.dialect.name == "sqlite":
+            # Python's driver begins no transaction before DDL: whoever is killed would leave half of a migration.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
         revision = connected_revision(connection)
         if is_newer(revision):
             log.warning("database_is_newer", revision=revision)

@@ -291,6 +291,26 @@ def test_only_what_is_over_is_archived(any_store: JobStore) -> None:
     assert len(any_store.page(JobFilter(is_archived=None))) == 2
 
 
+def test_processes_migrate_side_by_side(database_url: str) -> None:
+    """Each finds nothing, or all of it."""
+    errors: list[Exception] = []
+
+    def migrate() -> None:
+        engine = make_engine(database_url)
+        try:
+            upgrade_database(engine)
+        except Exception as error:
+            errors.append(error)
+        engine.dispose()
+
+    threads = [threading.Thread(target=migrate) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+
+
 def test_threads_write_side_by_side(sql_store: SqlJobStore) -> None:
     """One key, eight threads: one job, and no thread is told that the database is locked."""
     errors: list[Exception] = []
