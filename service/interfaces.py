@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.prediction import PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TrialList
+from service.access.audit import AuditEntry
 from service.launches import Launch
 from service.records import ClusterStatus, Job
 from service.states import JobState
@@ -82,13 +83,18 @@ class JobFilter:
     before: tuple[datetime, str] | None = None
     """Only jobs older than this (created_at, job_id)."""
     limit: int = 50
+    projects: frozenset[str] | None = None
+    """Only jobs of these projects; None for all."""
+    owner: str | None = None
 
 
 class JobStore(Protocol):
     """Keeps jobs. Every method is one transaction."""
 
-    def insert(self, job: Job, key: IdempotencyKey | None = None) -> None:
-        """Add a job, and with it the key of the request that made it. Raises `DuplicateKeyError`; then neither is."""
+    def insert(self, job: Job, key: IdempotencyKey | None = None, audit: AuditEntry | None = None) -> None:
+        """Add a job, and with it the key of the request that made it and its row of the audit log. Raises
+        `DuplicateKeyError`; then nothing is.
+        """
 
     def find_by_key(self, key: str) -> tuple[IdempotencyKey, Job] | None:
         """The job a key has made, with what the request was."""
@@ -99,8 +105,10 @@ class JobStore(Protocol):
     def page(self, wanted: JobFilter) -> list[Job]:
         """Jobs, newest first."""
 
-    def request_cancel(self, job_id: str, at: datetime) -> Job | None:
-        """Note that a job should stop, once and only if it is not over; the job as it then is."""
+    def request_cancel(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
+        """Note that a job should stop, once and only if it is not over; the job as it then is. The row of the audit log
+        is added where it was noted.
+        """
 
     def list_unsettled(self) -> list[Job]:
         """Jobs the reconciler must look at, oldest first: handed to Ray, to be cancelled, or ended without their log

@@ -8,6 +8,8 @@ from typing import Any
 
 import structlog
 
+from service.access.escaping import escape_controls
+
 
 def configure_logs(log_json: bool | None = None) -> None:
     """Set up structlog and the standard library's logging, once, for the whole process."""
@@ -17,6 +19,7 @@ def configure_logs(log_json: bool | None = None) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        escape_controls,
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -62,6 +62,9 @@ class Job:
     """Why the job failed; while it runs, why the attempt before did."""
     is_log_saved: bool = False
     """The last attempt's log lies in the job's folder, or is known to be lost."""
+    project: str = "default"
+    owner: str = "local"
+    """Who submitted it."""
 
     @property
     def ray_submission_id(self) -> str | None:

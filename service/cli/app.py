@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from service.cli import convert, demo, jobs, models, plan, predict, stack, submit, trials
+from service.cli import access, convert, demo, jobs, models, plan, predict, stack, submit, trials
 from service.cli.console import ReadableErrors
 
 app = typer.Typer(
@@ -30,3 +30,6 @@ app.command()(jobs.cancel)
 app.command()(models.models)
 app.command()(predict.predict)
 app.command()(stack.serve)
+app.add_typer(access.keys, name="keys")
+app.add_typer(access.projects, name="projects")
+app.command()(access.audit)

@@ -21,12 +21,14 @@ def list_jobs(
     state: Annotated[list[JobState] | None, typer.Option(case_sensitive=False, help="Only these. Repeatable.")] = None,
     name: Annotated[str | None, typer.Option(help="Only jobs of this name.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many at most.")] = 50,
+    project: Annotated[str | None, typer.Option(help="Only jobs of this project.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only jobs of this owner.")] = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List jobs, newest first."""
     with open_client(url) as client:
-        page = client.jobs(state or (), name=name, limit=limit)
+        page = client.jobs(state or (), name=name, limit=limit, project=project, owner=owner)
     if as_json:
         typer.echo(page.model_dump_json(indent=2, by_alias=True))
         return

@@ -8,7 +8,7 @@ import typer
 
 from service.cli.console import JsonOption, UrlOption
 from service.cli.follow import follow_to_the_end
-from service.cli.inputs import SetOption, SpecArgument, open_client, read_spec_document
+from service.cli.inputs import ProjectOption, SetOption, SpecArgument, open_client, read_spec_document
 
 
 def submit(
@@ -19,6 +19,7 @@ def submit(
     idempotency_key: Annotated[
         str | None, typer.Option(help="Submitting twice with one key makes one job. Made up by default.")
     ] = None,
+    project: ProjectOption = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -27,7 +28,7 @@ def submit(
     if name is not None:
         document["name"] = name
     with open_client(url) as client:
-        job = client.submit(document, overrides or (), idempotency_key=idempotency_key)
+        job = client.submit(document, overrides or (), idempotency_key=idempotency_key, project=project)
         if as_json and not follow:
             typer.echo(job.model_dump_json(indent=2, by_alias=True))
             return

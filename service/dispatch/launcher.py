@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import httpx
 
+from pipelines.storage import web_guard
 from service.interfaces import (
     AttemptState,
     AttemptStatus,
@@ -112,6 +113,8 @@ class RayLauncher:
         """Shown in Ray's dashboard, so nothing secret is in it."""
         tracking = self._settings.mlflow_tracking_uri or self._settings.mlflow_url
         variables = {"ELECTRA_STORAGE_URI": self._settings.storage_uri}
+        if self._settings.restricts_sources:
+            variables[web_guard.VARIABLE] = web_guard.setting(self._settings.web_source_hosts)
         return variables | ({"MLFLOW_TRACKING_URI": tracking} if tracking else {})
 
     def _send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:

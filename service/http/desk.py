@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from service.access.access import Access
 from service.joblogs import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
@@ -23,6 +24,7 @@ class Desk:
     logs: JobLogs
     predictions: Predictions
     trials: Trials
+    access: Access
 
 
 def _desk(request: Request) -> Desk:
@@ -51,8 +53,13 @@ def _settings(desk: Annotated[Desk, Depends(_desk)]) -> Settings:
     return desk.settings
 
 
+def _access(desk: Annotated[Desk, Depends(_desk)]) -> Access:
+    return desk.access
+
+
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 LogsDep = Annotated[JobLogs, Depends(_logs)]
 PredictionsDep = Annotated[Predictions, Depends(_predictions)]
 TrialsDep = Annotated[Trials, Depends(_trials)]
 SettingsDep = Annotated[Settings, Depends(_settings)]
+AccessDep = Annotated[Access, Depends(_access)]

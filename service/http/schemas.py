@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.trial_documents import TrialState, TrialSummary
+from service.access.principals import OwnerName, ProjectName
 from service.records import Job, JobFailure
 from service.settings import Settings
 from service.states import JobState
@@ -38,6 +39,8 @@ class JobCreate(Request):
     """The spec, as in a file. `preset` and the defaults fill in what it leaves out."""
     overrides: Annotated[tuple[Override, ...], Field(max_length=200)] = ()
     """`section.field=value` each, laid over the spec in order; the value is YAML."""
+    project: ProjectName | None = None
+    """What the job and all it leaves belong to; the principal's own when absent."""
 
 
 class JobQuery(Request):
@@ -48,6 +51,9 @@ class JobQuery(Request):
     name: Annotated[str, Field(max_length=100)] | None = None
     """Exactly this name."""
     kind: Literal["pretrain", "finetune", "evaluate", "search"] | None = None
+    project: ProjectName | None = None
+    """Of the projects that the principal sees, this one alone."""
+    owner: OwnerName | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     """Jobs a page."""
     cursor: Annotated[str, Field(max_length=500)] | None = None
@@ -113,6 +119,9 @@ class JobPublic(Answer):
     job_id: str
     name: str
     kind: str
+    project: str = "default"
+    owner: str = "local"
+    """Who submitted it."""
     state: JobState
     attempt: int
     """Counted from 1; 0 before the first."""
@@ -210,6 +219,8 @@ def _public_fields(job: Job, settings: Settings) -> dict[str, Any]:
         "job_id": job.job_id,
         "name": job.name,
         "kind": job.kind,
+        "project": job.project,
+        "owner": job.owner,
         "state": job.state,
         "attempt": job.attempt,
         "created_at": job.created_at,

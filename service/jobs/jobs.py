@@ -8,7 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import structlog
@@ -17,6 +17,9 @@ from pipelines.specs.jobs import ID_PREFIXES, JobSpec
 from pipelines.specs.parsing import dump_spec, resolve_spec
 from pipelines.specs.plans import Plan, plan_any
 from pipelines.specs.spec_errors import FieldProblem, SpecError
+from pipelines.storage import FoundFile
+from service.access.audit import Caller
+from service.access.principals import Principal
 from service.errors import (
     CorpusUnreadableError,
     Fault,
@@ -29,7 +32,11 @@ from service.errors import (
 )
 from service.http.schemas import JobCreate, JobQuery
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore
+from service.jobs.namespaces import in_project
 from service.jobs.preflight import check_capacity, check_sources
+from service.jobs.references import places
+from service.jobs.secrets_in_uris import check_secrets
+from service.jobs.source_policy import SourcePolicy
 from service.records import Job
 from service.settings import Settings
 
@@ -55,46 +62,56 @@ class Jobs:
         self._store = store
         self._settings = settings
         self._wake = wake
+        self._sources = SourcePolicy(settings, self._project_of)
 
-    def create(self, request: JobCreate, key: str | None = None) -> Created:
+    def create(self, request: JobCreate, key: str | None = None, *, caller: Caller, project: str) -> Created:
         """Take a job, or find the one that the same request made before.
 
         Raises:
             IdempotencyConflictError: the key was used with another body.
             InvalidSpecError: the spec breaks a rule.
+            SecretInRequestError: a URI of it carries one.
+            SourceNotAllowedError: it names a place that the project may not read.
             CorpusUnreadableError: a file it names cannot be read.
             InsufficientResourcesError: the cluster is too small.
         """
-        named = None if key is None else IdempotencyKey(key, _body_sha256(request))
-        if named is not None and (earlier := self._find(named)) is not None:
-            return Created(earlier, is_replay=True)
-        spec = resolve(request)
+        assert caller.principal is not None
+        owner = caller.principal.owner
+        named = (
+            None if key is None else IdempotencyKey(_kept_key(key, caller.principal, project), _body_sha256(request))
+        )
+        if named is not None and (earlier := self._find(named, key)) is not None:
+            return self._replayed(earlier, caller)
+        spec = self._admitted(resolve(request), project)
         check_capacity(spec, self._store.cluster_status())
         if self._settings.check_sources:
-            check_sources(spec, self._settings.source_timeout_seconds)
-        job = _new_job(spec)
+            self._look_at_sources(spec, project)
+        job = replace(_new_job(spec), project=project, owner=owner)
         try:
-            self._store.insert(job, named)
+            self._store.insert(job, named, caller.entry("job.create", job.job_id, project))
         except DuplicateKeyError:
             assert named is not None
-            earlier = self._find(named)  # the same request, sent twice at once
+            earlier = self._find(named, key)  # the same request, sent twice at once
             assert earlier is not None
-            return Created(earlier, is_replay=True)
+            return self._replayed(earlier, caller)
+        caller.has_record = True
         log.info("job_created", job_id=job.job_id, job_name=job.name, spec_sha256=job.spec_sha256)
         self._wake()
         return Created(job, is_replay=False)
 
-    def plan(self, request: JobCreate) -> Plan:
+    def plan(self, request: JobCreate, project: str) -> Plan:
         """What a job would cost; nothing is started. Sources are measured where that is possible, never required.
 
         Raises:
             InvalidSpecError: the spec breaks a rule.
+            SecretInRequestError: a URI of it carries one.
+            SourceNotAllowedError: it names a place that the project may not read.
         """
-        spec = resolve(request)
+        spec = self._admitted(resolve(request), project)
         size_bytes = None
         if self._settings.check_sources:
             try:
-                size_bytes = check_sources(spec, self._settings.source_timeout_seconds)
+                size_bytes = self._look_at_sources(spec, project)
             except CorpusUnreadableError as error:
                 log.info("plan_without_corpus", reason=error.detail)
         return plan_any(spec, size_bytes)
@@ -106,13 +123,23 @@ class Jobs:
             raise JobNotFoundError(job_id)
         return job
 
-    def page(self, query: JobQuery) -> tuple[list[Job], str | None]:
-        """Jobs, newest first, and the cursor of those after them. Raises `InvalidCursorError`."""
+    def page(self, query: JobQuery, visible: frozenset[str] | None = None) -> tuple[list[Job], str | None]:
+        """Jobs, newest first, and the cursor of those after them. Raises `InvalidCursorError`.
+
+        Args:
+            query: which.
+            visible: only of these projects; None for all.
+        """
+        projects = visible
+        if query.project is not None:
+            projects = frozenset({query.project}) if visible is None else visible & {query.project}
         wanted = JobFilter(
             states=query.state,
             name=query.name,
             kind=query.kind,
             before=None if query.cursor is None else _read_cursor(query.cursor),
+            projects=projects,
+            owner=query.owner,
             limit=query.limit + 1,  # one more tells whether there is another page
         )
         jobs = self._store.page(wanted)
@@ -120,26 +147,50 @@ class Jobs:
         jobs = jobs[: query.limit]
         return jobs, _write_cursor(jobs[-1]) if has_more else None
 
-    def _find(self, named: IdempotencyKey) -> Job | None:
+    def _admitted(self, spec: JobSpec, project: str) -> JobSpec:
+        """The spec as it counts in its project, if it may be read there."""
+        named = places(spec)
+        check_secrets(named)
+        self._sources.check(named, project)
+        return in_project(spec, project) if self._settings.access == "keys" else spec
+
+    def _look_at_sources(self, spec: JobSpec, project: str) -> int | None:
+        def refusal(uri: str, file: FoundFile) -> str | None:
+            return self._sources.refusal_of_file(uri, file, project)
+
+        return check_sources(spec, self._settings.source_timeout_seconds, refusal if self._sources.is_on else None)
+
+    def _project_of(self, job_id: str) -> str | None:
+        job = self._store.get(job_id)
+        return None if job is None else job.project
+
+    @staticmethod
+    def _replayed(job: Job, caller: Caller) -> Created:
+        caller.has_record = True  # it changed nothing
+        return Created(job, is_replay=True)
+
+    def _find(self, named: IdempotencyKey, key: str | None) -> Job | None:
         found = self._store.find_by_key(named.key)
         if found is None:
             return None
         earlier, job = found
         if earlier.body_sha256 != named.body_sha256:
-            detail = f"Idempotency-Key {named.key!r} made {job.job_id} from another body. Use a new key for a new job."
-            raise IdempotencyConflictError(detail, [Fault("/header/Idempotency-Key", "must be new", named.key)])
+            detail = f"Idempotency-Key {key!r} made {job.job_id} from another body. Use a new key for a new job."
+            raise IdempotencyConflictError(detail, [Fault("/header/Idempotency-Key", "must be new", key)])
         return job
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: str, caller: Caller) -> Job:
         """Note that a job should stop; saying it again changes nothing.
 
         Raises:
             JobNotFoundError: there is no such job.
             JobFinishedError: it is over.
         """
-        job = self._store.request_cancel(job_id, datetime.now(UTC))
+        entry = caller.entry("job.cancel", job_id, self.get(job_id).project)
+        job = self._store.request_cancel(job_id, entry.at, entry)
         if job is None:
             raise JobNotFoundError(job_id)
+        caller.has_record = job.cancel_requested_at == entry.at
         if job.state.is_terminal:
             raise JobFinishedError(f"{job_id} is {job.state} since {job.finished_at:%Y-%m-%d %H:%M:%S} UTC.")
         self._wake()
@@ -198,6 +249,13 @@ def new_job_id(kind: str = "pretrain") -> str:
     from one another.
     """
     return f"{ID_PREFIXES[kind]}-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
+
+
+def _kept_key(key: str, principal: Principal, project: str) -> str:
+    """The name under which a key is kept: of each owner and project its own, so that nobody replays another's."""
+    if principal.method == "open":
+        return key  # as before there were owners
+    return "of:" + hashlib.sha256("\0".join((principal.owner, project, key)).encode()).hexdigest()
 
 
 def _body_sha256(request: JobCreate) -> str:

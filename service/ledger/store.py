@@ -13,7 +13,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from pipelines.specs.documents import JobResult, Progress
+from service.access.audit import AuditEntry
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, StaleJobError
+from service.ledger.access_store import audit_row
 from service.ledger.tables import ClusterStatusRow, IdempotencyKeyRow, JobRow
 from service.records import ClusterStatus, Job, JobFailure
 from service.states import ACTIVE_STATES, TERMINAL_STATES, JobState, can_move
@@ -31,8 +33,8 @@ class SqlJobStore:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def insert(self, job: Job, key: IdempotencyKey | None = None) -> None:
-        """Add a job, and with it the key of the request that made it.
+    def insert(self, job: Job, key: IdempotencyKey | None = None, audit: AuditEntry | None = None) -> None:
+        """Add a job, and with it the key of the request that made it and its row of the audit log.
 
         Raises:
             DuplicateKeyError: the key is taken; nothing was added.
@@ -43,6 +45,8 @@ class SqlJobStore:
                 session.flush()
                 if key is not None:
                     session.add(IdempotencyKeyRow(key=key.key, body_sha256=key.body_sha256, job_id=job.job_id))
+                if audit is not None:
+                    session.add(audit_row(audit))
         except IntegrityError as error:
             if key is not None and self.find_by_key(key.key) is not None:
                 raise DuplicateKeyError(key.key) from error
@@ -70,20 +74,28 @@ class SqlJobStore:
             query = query.where(JobRow.name == wanted.name)
         if wanted.kind is not None:
             query = query.where(JobRow.kind == wanted.kind)
+        if wanted.projects is not None:
+            query = query.where(JobRow.project.in_(sorted(wanted.projects)))
+        if wanted.owner is not None:
+            query = query.where(JobRow.owner == wanted.owner)
         if wanted.before is not None:
             query = query.where(tuple_(JobRow.created_at, JobRow.job_id) < tuple_(*wanted.before))
         with Session(self._engine) as session:
             return [_job(row) for row in session.scalars(query)]
 
-    def request_cancel(self, job_id: str, at: datetime) -> Job | None:
-        """Note that a job should stop, once and only if it is not over; the job as it then is."""
+    def request_cancel(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
+        """Note that a job should stop, once and only if it is not over; the job as it then is. The row of the audit log
+        is added where it was noted.
+        """
         statement = update(JobRow).where(
             JobRow.job_id == job_id,
             JobRow.cancel_requested_at.is_(None),
             JobRow.state.not_in([state.value for state in TERMINAL_STATES]),
         )
         with Session(self._engine) as session, session.begin():
-            session.execute(statement.values(cancel_requested_at=at))
+            noted = session.execute(statement.values(cancel_requested_at=at).returning(JobRow.job_id)).all()
+            if noted and audit is not None:
+                session.add(audit_row(audit))
         return self.get(job_id)
 
     def list_unsettled(self) -> list[Job]:

@@ -9,11 +9,13 @@ import pytest
 import structlog
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
 
+from service.access.access import Access
 from service.app import create_app
 from service.http.desk import Desk
 from service.joblogs import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
+from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
 from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
@@ -77,7 +79,14 @@ def desk(
     predictions: Predictions,
 ) -> Desk:
     """Without a reconciler: what the desk does by itself."""
-    return Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions, Trials(folders))
+    return Desk(
+        settings=settings,
+        jobs=Jobs(store, settings),
+        logs=JobLogs(store, launcher, folders),
+        predictions=predictions,
+        trials=Trials(folders),
+        access=Access(settings, SqlAccessStore(store._engine)),
+    )
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.prediction import ClassificationPrediction, PredictAnswer, PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TrialList
+from service.access.audit import AuditEntry
 from service.interfaces import (
     AttemptState,
     AttemptStatus,
@@ -58,15 +59,17 @@ class MemoryJobStore:
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
         self.keys: dict[str, tuple[IdempotencyKey, str]] = {}
+        self.audit: list[AuditEntry] = []
         self.status: ClusterStatus | None = None
         self._lock = threading.RLock()
 
-    def insert(self, job: Job, key: IdempotencyKey | None = None) -> None:
+    def insert(self, job: Job, key: IdempotencyKey | None = None, audit: AuditEntry | None = None) -> None:
         with self._lock:
             if key is not None and key.key in self.keys:
                 raise DuplicateKeyError(key.key)
             assert job.job_id not in self.jobs
             self.jobs[job.job_id] = job
+            self.audit += [audit] if audit else []
             if key is not None:
                 self.keys[key.key] = (key, job.job_id)
 
@@ -84,15 +87,18 @@ class MemoryJobStore:
             if (not wanted.states or job.state in wanted.states)
             and wanted.name in (None, job.name)
             and wanted.kind in (None, job.kind)
+            and (wanted.projects is None or job.project in wanted.projects)
+            and wanted.owner in (None, job.owner)
             and (wanted.before is None or (job.created_at, job.job_id) < wanted.before)
         ]
         return found[: wanted.limit]
 
-    def request_cancel(self, job_id: str, at: datetime) -> Job | None:
+    def request_cancel(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
         with self._lock:
             job = self.jobs.get(job_id)
             if job is not None and not job.state.is_terminal and job.cancel_requested_at is None:
                 self.jobs[job_id] = replace(job, cancel_requested_at=at)
+                self.audit += [audit] if audit else []
             return self.jobs.get(job_id)
 
     def list_unsettled(self) -> list[Job]:

@@ -23,11 +23,13 @@ from schemathesis.specs.openapi.checks import (
 )
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders, make_job
 
+from service.access.access import Access
 from service.app import create_app
 from service.http.desk import Desk
 from service.joblogs import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
+from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
 from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
@@ -60,7 +62,14 @@ def wire(settings: Settings) -> Iterator[Desk]:
     launcher = FakeLauncher()
     predictions = Predictions(launcher, MemoryPredictionFolders(), settings)
     folders = MemoryFolders()
-    yield Desk(settings, Jobs(store, settings), JobLogs(store, launcher, folders), predictions, Trials(folders))
+    yield Desk(
+        settings=settings,
+        jobs=Jobs(store, settings),
+        logs=JobLogs(store, launcher, folders),
+        predictions=predictions,
+        trials=Trials(folders),
+        access=Access(settings, SqlAccessStore(engine)),
+    )
     store.close()
 
 
