@@ -15,9 +15,11 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
+from service.client_access import AccessCalls
 from service.client_life import ClientError as ClientError
 from service.client_life import LifeCalls
 from service.client_life import segment as _segment
+from service.credentials import CredentialsError, read_api_key
 from service.event_client import EventStream, FollowedEvent, follow_stream
 from service.http.log_schemas import LogPage, LogRecord, LogSourceList
 from service.http.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
@@ -70,7 +72,7 @@ class LogLine:
     """Give it as `last_event_id` to go on from here."""
 
 
-class ElectraClient(LifeCalls):
+class ElectraClient(LifeCalls, AccessCalls):
     """The service at one address. Calls that change nothing twice are repeated when the connection fails.
 
     Raises from every method:
@@ -85,20 +87,41 @@ class ElectraClient(LifeCalls):
         timeout_seconds: float = 30.0,
         stream_patience_seconds: float = 120.0,
         transport: httpx.BaseTransport | None = None,
+        api_key: str | None = None,
     ) -> None:
-        """`stream_patience_seconds`: how long following a log outlives the service, which may be being restarted."""
+        """Make a client; it connects when it is used.
+
+        Args:
+            base_url: address of the service.
+            timeout_seconds: longest wait for an answer.
+            stream_patience_seconds: how long following a log outlives the service, which may be being restarted.
+            transport: stands in for the network.
+            api_key: sent with each request, and to no other address: redirects are not followed. That of
+                `ELECTRA_API_KEY` or `ELECTRA_API_KEY_FILE` when absent.
+
+        Raises:
+            ClientError: the address or the key cannot be used.
+        """
         self._stream_patience_seconds = stream_patience_seconds
         self.base_url = base_url.rstrip("/")
         # A proxy of the environment has no way to our loopback address.
         is_local = urlsplit(self.base_url).hostname in _LOOPBACK_NAMES
         if urlsplit(self.base_url).scheme not in ("http", "https"):
             raise ClientError(f"the address of the service must start with http:// or https://, got {base_url!r}")
+        try:
+            key = api_key or read_api_key()
+        except CredentialsError as error:
+            raise ClientError(str(error)) from error
+        headers = {"User-Agent": "electra-client"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
         self._http = httpx.Client(
             base_url=self.base_url,
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, 10.0)),
             trust_env=not is_local,
             transport=transport,
-            headers={"User-Agent": "electra-client"},
+            headers=headers,
+            follow_redirects=False,
         )
 
     def __enter__(self) -> Self:
@@ -120,6 +143,7 @@ class ElectraClient(LifeCalls):
         *,
         idempotency_key: str | None = None,
         fields: Mapping[str, Any] | None = None,
+        project: str | None = None,
     ) -> JobPublic:
         """Hand in a job. The key makes repeating safe: one is made up unless given.
 
@@ -128,16 +152,17 @@ class ElectraClient(LifeCalls):
             overrides: `section.field=value` each.
             idempotency_key: the caller's name for this request.
             fields: any of `priority`, `labels`, `notes` and `limits`.
+            project: what the job belongs to; the key's own when absent.
         """
-        body = {"spec": dict(spec), "overrides": list(overrides), **(fields or {})}
+        body = {**_job_body(spec, overrides, project), **(fields or {})}
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return self._read(JobPublic, self._call("POST", "/v1/jobs", is_safe=True, json=body, headers=headers))
 
-    def plan(self, spec: Mapping[str, Any], overrides: Sequence[str] = ()) -> Plan:
+    def plan(self, spec: Mapping[str, Any], overrides: Sequence[str] = (), *, project: str | None = None) -> Plan:
         """The resolved spec and what it will cost; starts nothing."""
         from pipelines.specs.plans import Plan  # here: no other call needs the reckoning
 
-        body = {"spec": dict(spec), "overrides": list(overrides)}
+        body = _job_body(spec, overrides, project)
         answer = self._call("POST", "/v1/jobs:plan", is_safe=True, json=body)
         plans: TypeAdapter[Plan] = TypeAdapter(Plan)
         return self._checked(plans.validate_json, "plan", answer)
@@ -184,11 +209,14 @@ class ElectraClient(LifeCalls):
         cursor: str | None = None,
         labels: Sequence[str] = (),
         archived: bool = False,
+        project: str | None = None,
+        owner: str | None = None,
     ) -> JobPage:
         """One page of jobs, newest first: those with all labels, `key=value` each, and archived ones only if asked."""
         query: dict[str, Any] = {"limit": limit, "state": [state.value for state in states], "label": list(labels)}
         query |= {"archived": "true"} if archived else {}
-        query |= {key: value for key, value in (("name", name), ("cursor", cursor)) if value is not None}
+        optional = (("name", name), ("cursor", cursor), ("project", project), ("owner", owner))
+        query |= {key: value for key, value in optional if value is not None}
         return self._read(JobPage, self._get("/v1/jobs", params=query))
 
     def iter_jobs(self, states: Sequence[JobState] = (), *, name: str | None = None) -> Iterator[JobPublic]:
@@ -391,6 +419,11 @@ class ElectraClient(LifeCalls):
             raise UnexpectedAnswerError(
                 f"{self.base_url} gave an answer that is no {name}: is it this service, in this version?"
             ) from error
+
+
+def _job_body(spec: Mapping[str, Any], overrides: Sequence[str], project: str | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"spec": dict(spec), "overrides": list(overrides)}
+    return body if project is None else {**body, "project": project}
 
 
 def _is_passing(error: Exception) -> bool:
