@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from service.access.principals import Permission, Role
 from service.cli.console import InputError, check_installed
+from service.cli.environment import read_settings
 
 
 def make_key_in_database(
@@ -23,20 +24,14 @@ def make_key_in_database(
         InputError: a setting is wrong, there is no such project, or the service's packages are not installed.
     """
     check_installed("Making a key in the database", ("sqlalchemy", "alembic", "joserfc"))
-    from pydantic import ValidationError
-
     from service.access.access import Access
     from service.access.audit import Caller
     from service.access.principals import ALL_PROJECTS, Principal
     from service.errors import ServiceError
     from service.ledger.access_store import SqlAccessStore
     from service.ledger.database import make_engine, upgrade_database
-    from service.settings import Settings
 
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        raise InputError(f"the service's settings are not valid: {error.errors()[0]['msg']}") from error
+    settings = read_settings()
     engine = make_engine(settings.database_url)
     try:
         upgrade_database(engine)
