@@ -35,7 +35,7 @@ CREATED_HEADERS: dict[int | str, dict[str, Any]] = {202: {"headers": _CREATED_HE
 """Of `responses=` of a route that makes a job."""
 
 
-@router.post("/jobs", status_code=202, responses=problems(409, 415) | CREATED_HEADERS)
+@router.post("/jobs", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
 def create_job(
     request: JobCreate,
     jobs: JobsDep,
@@ -74,7 +74,7 @@ def cancel_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep, caller: Call
     return JobPublic.from_job(jobs.cancel(job_id, caller), settings)
 
 
-@router.post("/jobs:plan", responses=problems(415))
+@router.post("/jobs:plan", responses=problems(404, 415))
 def plan_job(request: JobCreate, jobs: JobsDep, access: AccessDep, caller: CallerDep) -> Plan:
     """The resolved spec and what it would cost: parameters, FLOPs, memory. Nothing is started."""
     return jobs.plan(request, access.project_for(caller, request.project, Permission.JOBS_WRITE))
