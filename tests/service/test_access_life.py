@@ -18,7 +18,7 @@ from service.access.interfaces import AuditFilter
 from service.access.principals import Permission, Role
 from service.feeds.feed import Opened
 from service.feeds.records import JobEvent
-from service.records import ClusterStatus, Job
+from service.records import ClusterStatus, Job, JobFailure
 from service.states import JobState
 
 pytestmark = pytest.mark.anyio
@@ -143,6 +143,17 @@ async def test_names_of_a_clone_are_those_of_its_project(world: AccessWorld) -> 
             made = await client.post(path, json={"overrides": overrides}, headers=world.bearer("ada"))
             spec = (await client.get(made.headers["location"], headers=world.bearer("ada"))).json()["spec"]
             assert spec["record"]["model_name"] == name
+
+
+async def test_a_retry_without_changes_is_known_by_its_spec_in_every_project(world: AccessWorld) -> None:
+    failure = JobFailure(code="out_of_memory", message="m", attempt=1)
+    async with world.client() as client:
+        made = (await client.post("/v1/jobs", json=TINY, headers=world.bearer("ada"))).json()
+        taken = world.store.get(made["job_id"])
+        assert taken is not None
+        old = world.job(spec_json=taken.spec_json, name=taken.name, state=JobState.FAILED, failure=failure)
+        refused = await ask(client, world, "retry", old)
+    assert (refused.status_code, refused.json()["code"]) == (409, "fails_again")
 
 
 @pytest.mark.parametrize("verb", ["retry", "clone"])

@@ -66,3 +66,10 @@ def test_the_first_key_is_made_in_the_database(tmp_path: Path, monkeypatch: pyte
 def test_a_key_that_cannot_be_made_is_said_so() -> None:
     refused = run("keys", "create", "x", "--owner", "a b")
     assert (refused.exit_code, "owner" in refused.output) == (2, True)
+
+
+def test_a_first_key_names_the_setting_that_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELECTRA_HOME", str(tmp_path))
+    monkeypatch.setenv("ELECTRA_PORT", "x")
+    refused = run("keys", "create", "first", "--owner", "root", "--bootstrap")
+    assert (refused.exit_code, "ELECTRA_PORT" in refused.output) == (2, True)
