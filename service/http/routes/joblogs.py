@@ -29,12 +29,15 @@ KEEP_ALIVE_SECONDS = 15
 DEFAULT_LIMIT = 200
 _LAST_EVENT_ID = re.compile(r"([1-9][0-9]{0,5}):([0-9]{1,12})")
 _TEXT: dict[str, Any] = {"type": "string"}
+# Whole: FastAPI would lay a `model` over the schema of each content there is, and over whatever these share.
+_PAGE = LogPage.model_json_schema()
+_PAGE["properties"]["items"]["items"] = _PAGE.pop("$defs")["LogRecord"]
 _EVENT = {"type": "object", "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT}, "required": ["data"]}
 _CONTENT = {
     "description": "The log; with `follow`, its lines as events, then an event `end`. Ids of events are `attempt:line` "
     "for what the driver printed, and cursors for what the processes logged.",
-    "model": LogPage,
     "content": {
+        "application/json": {"schema": _PAGE},
         "text/plain": {"schema": _TEXT},
         "application/x-ndjson": {"schema": _TEXT},
         "text/event-stream": {"schema": _EVENT},
