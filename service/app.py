@@ -6,13 +6,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
 
 from service import wiring
 from service.http import problems
+from service.http.authentication import Authentication
+from service.http.authorisation import authorise
 from service.http.desk import Desk
 from service.http.middleware import BodyLimit, HostCheck, RequestContext
-from service.http.routes import events, health, joblogs, jobs, life, models, presets, trials
+from service.http.routes import audit, events, health, joblogs, jobs, keys, life, models, presets, projects, trials
+from service.http.security_headers import SecurityHeaders, policy_of_page, security_headers
 from service.logs import configure_logs
 from service.settings import Settings
 
@@ -37,15 +41,37 @@ def create_app(
             app.state.desk = desk
             yield
 
-    app = FastAPI(title="ELECTRA pretraining", version=_version(), description=_DESCRIPTION, lifespan=lifespan)
+    app = FastAPI(
+        title="ELECTRA pretraining",
+        version=_version(),
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        dependencies=[Depends(authorise)],
+    )
     problems.register(app)
-    for module in (jobs, life, joblogs, events, trials, models, presets, health):
+    for module in (jobs, life, joblogs, events, trials, models, presets, projects, keys, audit, health):
         app.include_router(module.router)
     # The last added is the first to see a request.
     app.add_middleware(BodyLimit, max_bytes=settings.max_spec_bytes)
-    app.add_middleware(HostCheck, allowed_hosts=settings.allowed_hosts)
+    app.add_middleware(Authentication)
+    is_guarded = settings.access == "keys" and settings.tls_upstream
+    app.add_middleware(HostCheck, allowed_hosts=settings.allowed_hosts, serves_others=is_guarded)
+    app.state.headers = security_headers(settings.tls_upstream)
+    app.add_middleware(SecurityHeaders, headers=app.state.headers, pages=_policies_of_pages(app))
     app.add_middleware(RequestContext)
     return app
+
+
+def _policies_of_pages(app: FastAPI) -> dict[str, str]:
+    """Of the pages that show the interface, as FastAPI writes them."""
+    assert app.openapi_url is not None
+    docs = get_swagger_ui_html(
+        openapi_url=app.openapi_url,
+        title=f"{app.title} - Swagger UI",
+        oauth2_redirect_url=app.swagger_ui_oauth2_redirect_url,
+    )
+    redoc = get_redoc_html(openapi_url=app.openapi_url, title=f"{app.title} - ReDoc")
+    return {path: policy_of_page(bytes(page.body).decode()) for path, page in (("/docs", docs), ("/redoc", redoc))}
 
 
 def _version() -> str:

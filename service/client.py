@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from urllib.parse import urlsplit
@@ -15,11 +13,20 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pipelines.specs.prediction import PredictAnswer, PredictInput, PredictRequest
-from service.client_life import ClientError as ClientError
+from service import client_logs
+from service.client_access import AccessCalls
+from service.client_errors import ApiError as ApiError
+from service.client_errors import ClientError as ClientError
+from service.client_errors import SlowAnswerError as SlowAnswerError
+from service.client_errors import UnexpectedAnswerError as UnexpectedAnswerError
+from service.client_errors import UnreachableError as UnreachableError
+from service.client_errors import is_passing
 from service.client_life import LifeCalls
 from service.client_life import segment as _segment
+from service.client_logs import LogCalls
+from service.client_logs import LogLine as LogLine
+from service.credentials import CredentialsError, read_api_key
 from service.event_client import EventStream, FollowedEvent, follow_stream
-from service.http.log_schemas import LogPage, LogRecord, LogSourceList
 from service.http.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
 from service.http.server_events import ServerEvent, parse_events, stream_lines
 from service.states import JobState
@@ -28,7 +35,6 @@ if TYPE_CHECKING:
     from pipelines.specs.plans import Plan
 
 _RETRY_DELAYS_SECONDS = (0.2, 0.5, 1.0, 2.0)
-_STREAM_RETRY_SECONDS = 1.0
 # Between two signs of life on a stream; the service sends one every 15 s.
 _STREAM_SILENCE_SECONDS = 60.0
 # The service's own limit, two minutes unless set otherwise, with room for what it does before and after.
@@ -39,38 +45,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Checked = TypeVar("Checked")
 
 
-class UnreachableError(ClientError):
-    """No answer: nothing listens there, or the connection broke or took too long."""
-
-
-class SlowAnswerError(ClientError):
-    """The service is there and took the request, and its answer was not waited for any longer."""
-
-
-class UnexpectedAnswerError(ClientError):
-    """An answer that is not this service's: another program's, or another version's."""
-
-
-class ApiError(ClientError):
-    """The service refused, and said why."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.status = problem.status
-        self.code = problem.code
-        super().__init__(problem.detail or problem.title)
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """A piece of a job's log as it is followed."""
-
-    text: str
-    event_id: str | None
-    """Give it as `last_event_id` to go on from here."""
-
-
-class ElectraClient(LifeCalls):
+class ElectraClient(LifeCalls, LogCalls, AccessCalls):
     """The service at one address. Calls that change nothing twice are repeated when the connection fails.
 
     Raises from every method:
@@ -85,20 +60,41 @@ class ElectraClient(LifeCalls):
         timeout_seconds: float = 30.0,
         stream_patience_seconds: float = 120.0,
         transport: httpx.BaseTransport | None = None,
+        api_key: str | None = None,
     ) -> None:
-        """`stream_patience_seconds`: how long following a log outlives the service, which may be being restarted."""
+        """Make a client; it connects when it is used.
+
+        Args:
+            base_url: address of the service.
+            timeout_seconds: longest wait for an answer.
+            stream_patience_seconds: how long following a log outlives the service, which may be being restarted.
+            transport: stands in for the network.
+            api_key: sent with each request, and to no other address: redirects are not followed. That of
+                `ELECTRA_API_KEY` or `ELECTRA_API_KEY_FILE` when absent.
+
+        Raises:
+            ClientError: the address or the key cannot be used.
+        """
         self._stream_patience_seconds = stream_patience_seconds
         self.base_url = base_url.rstrip("/")
         # A proxy of the environment has no way to our loopback address.
         is_local = urlsplit(self.base_url).hostname in _LOOPBACK_NAMES
         if urlsplit(self.base_url).scheme not in ("http", "https"):
             raise ClientError(f"the address of the service must start with http:// or https://, got {base_url!r}")
+        try:
+            key = api_key or read_api_key()
+        except CredentialsError as error:
+            raise ClientError(str(error)) from error
+        headers = {"User-Agent": "electra-client"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
         self._http = httpx.Client(
             base_url=self.base_url,
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, 10.0)),
             trust_env=not is_local,
             transport=transport,
-            headers={"User-Agent": "electra-client"},
+            headers=headers,
+            follow_redirects=False,
         )
 
     def __enter__(self) -> Self:
@@ -120,6 +116,7 @@ class ElectraClient(LifeCalls):
         *,
         idempotency_key: str | None = None,
         fields: Mapping[str, Any] | None = None,
+        project: str | None = None,
     ) -> JobPublic:
         """Hand in a job. The key makes repeating safe: one is made up unless given.
 
@@ -128,16 +125,17 @@ class ElectraClient(LifeCalls):
             overrides: `section.field=value` each.
             idempotency_key: the caller's name for this request.
             fields: any of `priority`, `labels`, `notes` and `limits`.
+            project: what the job belongs to; the key's own when absent.
         """
-        body = {"spec": dict(spec), "overrides": list(overrides), **(fields or {})}
+        body = {**_job_body(spec, overrides, project), **(fields or {})}
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return self._read(JobPublic, self._call("POST", "/v1/jobs", is_safe=True, json=body, headers=headers))
 
-    def plan(self, spec: Mapping[str, Any], overrides: Sequence[str] = ()) -> Plan:
+    def plan(self, spec: Mapping[str, Any], overrides: Sequence[str] = (), *, project: str | None = None) -> Plan:
         """The resolved spec and what it will cost; starts nothing."""
         from pipelines.specs.plans import Plan  # here: no other call needs the reckoning
 
-        body = {"spec": dict(spec), "overrides": list(overrides)}
+        body = _job_body(spec, overrides, project)
         answer = self._call("POST", "/v1/jobs:plan", is_safe=True, json=body)
         plans: TypeAdapter[Plan] = TypeAdapter(Plan)
         return self._checked(plans.validate_json, "plan", answer)
@@ -184,11 +182,14 @@ class ElectraClient(LifeCalls):
         cursor: str | None = None,
         labels: Sequence[str] = (),
         archived: bool = False,
+        project: str | None = None,
+        owner: str | None = None,
     ) -> JobPage:
         """One page of jobs, newest first: those with all labels, `key=value` each, and archived ones only if asked."""
         query: dict[str, Any] = {"limit": limit, "state": [state.value for state in states], "label": list(labels)}
         query |= {"archived": "true"} if archived else {}
-        query |= {key: value for key, value in (("name", name), ("cursor", cursor)) if value is not None}
+        optional = (("name", name), ("cursor", cursor), ("project", project), ("owner", owner))
+        query |= {key: value for key, value in optional if value is not None}
         return self._read(JobPage, self._get("/v1/jobs", params=query))
 
     def iter_jobs(self, states: Sequence[JobState] = (), *, name: str | None = None) -> Iterator[JobPublic]:
@@ -225,84 +226,6 @@ class ElectraClient(LifeCalls):
         query |= {key: value for key, value in optional if value is not None}
         return self._read(TrialPage, self._get(f"/v1/jobs/{_segment(job_id)}/trials", params=query))
 
-    def logs(self, job_id: str, *, attempt: int | None = None) -> str:
-        """What a job has written so far: its last attempt, unless another is named."""
-        return self._get(f"/v1/jobs/{_segment(job_id)}/logs", params=_attempt(attempt)).text
-
-    def log_page(
-        self,
-        job_id: str,
-        *,
-        attempt: int | None = None,
-        sources: Sequence[str] = (),
-        level: str | None = None,
-        contains: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 200,
-        cursor: str | None = None,
-    ) -> LogPage:
-        """One page of what the processes of a job logged in one attempt, oldest first.
-
-        Args:
-            job_id: of the job.
-            attempt: the last one, unless another is named.
-            sources: such as `rank-0` or `seed-*`; none for all.
-            level: this one and those above.
-            contains: plain text, without regard to upper and lower case.
-            since: no line before.
-            until: no line after.
-            limit: lines, 1000 at most.
-            cursor: `next_cursor` of the page before.
-        """
-        query = _log_query(attempt, sources, level, contains) | {"limit": limit, "format": "json"}
-        optional = (("since", since and since.isoformat()), ("until", until and until.isoformat()), ("cursor", cursor))
-        query |= {key: value for key, value in optional if value is not None}
-        return self._read(LogPage, self._get(f"/v1/jobs/{_segment(job_id)}/logs", params=query))
-
-    def log_sources(self, job_id: str, *, attempt: int | None = None) -> LogSourceList:
-        """The processes of a job that keep logs of their own: in its last attempt, unless another is named."""
-        return self._read(
-            LogSourceList, self._get(f"/v1/jobs/{_segment(job_id)}/logs/sources", params=_attempt(attempt))
-        )
-
-    def follow_log_records(
-        self,
-        job_id: str,
-        *,
-        attempt: int | None = None,
-        sources: Sequence[str] = (),
-        level: str | None = None,
-        contains: str | None = None,
-    ) -> Iterator[LogRecord]:
-        """What the processes of a job log, as they log it, until it ends; see `log_page`."""
-        query = _log_query(attempt, sources, level, contains) | {"format": "jsonl"}
-        for line in self._follow(job_id, query, None):
-            yield self._checked(LogRecord.model_validate_json, "LogRecord", line.text)
-
-    def follow_logs(
-        self, job_id: str, *, attempt: int | None = None, last_event_id: str | None = None
-    ) -> Iterator[LogLine]:
-        """What a job writes, as it writes it, until it ends. Goes on where it was after a broken connection."""
-        return self._follow(job_id, _attempt(attempt), last_event_id)
-
-    def _follow(self, job_id: str, query: Mapping[str, Any], last_event_id: str | None) -> Iterator[LogLine]:
-        heard_at = time.monotonic()
-        while True:
-            try:
-                for event in self._stream(job_id, query, last_event_id):
-                    heard_at = time.monotonic()
-                    last_event_id = event.event_id or last_event_id
-                    if event.name == "end":
-                        return
-                    if event.name == "message":
-                        yield LogLine(event.data, last_event_id)
-            except (UnreachableError, ApiError) as error:
-                if not _is_passing(error) or time.monotonic() - heard_at > self._stream_patience_seconds:
-                    raise
-            # The stream broke, or ended without saying that the log has: ask for the rest.
-            time.sleep(_STREAM_RETRY_SECONDS)
-
     def follow_events(self, job_id: str | None = None, *, after: int | None = None) -> Iterator[FollowedEvent]:
         """What happens to a job until it is over, or to all jobs for ever; from now on, or after event number `after`.
 
@@ -311,9 +234,9 @@ class ElectraClient(LifeCalls):
         url = "/v1/events" if job_id is None else f"/v1/jobs/{_segment(job_id)}/events"
         stream = EventStream(
             connect=lambda last_event_id: self._events_of(url, {}, last_event_id),
-            is_passing=_is_passing,
+            is_passing=is_passing,
             patience_seconds=self._stream_patience_seconds,
-            retry_seconds=_STREAM_RETRY_SECONDS,
+            retry_seconds=client_logs.STREAM_RETRY_SECONDS,
         )
         return follow_stream(stream, after)
 
@@ -328,10 +251,6 @@ class ElectraClient(LifeCalls):
         except httpx.HTTPError:
             return False
         return answer.is_success and self._read(Health, answer).status == "ok"
-
-    def _stream(self, job_id: str, query: Mapping[str, Any], last_event_id: str | None) -> Iterator[ServerEvent]:
-        url = f"/v1/jobs/{_segment(job_id)}/logs"
-        return self._events_of(url, {**query, "follow": "true"}, last_event_id)
 
     def _events_of(self, url: str, params: Mapping[str, Any], last_event_id: str | None) -> Iterator[ServerEvent]:
         headers = {"Accept": "text/event-stream"}
@@ -393,17 +312,6 @@ class ElectraClient(LifeCalls):
             ) from error
 
 
-def _is_passing(error: Exception) -> bool:
-    """Whether a stream may be there again in a moment."""
-    if isinstance(error, ApiError):
-        return error.status == httpx.codes.SERVICE_UNAVAILABLE
-    return isinstance(error, UnreachableError)
-
-
-def _attempt(attempt: int | None) -> dict[str, Any]:
-    return {} if attempt is None else {"attempt": attempt}
-
-
-def _log_query(attempt: int | None, sources: Sequence[str], level: str | None, contains: str | None) -> dict[str, Any]:
-    optional = (("source", list(sources) or None), ("level", level), ("contains", contains))
-    return {**_attempt(attempt), **{key: value for key, value in optional if value is not None}}
+def _job_body(spec: Mapping[str, Any], overrides: Sequence[str], project: str | None) -> dict[str, Any]:
+    body: dict[str, Any] = {"spec": dict(spec), "overrides": list(overrides)}
+    return body if project is None else {**body, "project": project}

@@ -11,13 +11,10 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel
 
+from service.client_errors import ClientError
 from service.http.schemas import JobPublic
 
 _Model = TypeVar("_Model", bound=BaseModel)
-
-
-class ClientError(Exception):
-    """The service could not do what it was asked; the message is for people."""
 
 
 class LifeCalls(ABC):

@@ -8,13 +8,22 @@ ServiceError
 │   ├── InsufficientResourcesError
 │   ├── UnsuitableModelError
 │   ├── UnsuitableInputError
+│   ├── SourceNotAllowedError
+│   ├── SecretInRequestError
 │   └── MalformedBodyError
 ├── HostNotAllowedError
+├── NotAuthenticatedError
+├── PermissionDeniedError
+├── TooManyRequestsError
 ├── NotFoundError
 │   ├── JobNotFoundError
 │   ├── AttemptNotFoundError
 │   ├── ModelNotFoundError
+│   ├── ProjectNotFoundError
+│   ├── KeyNotFoundError
 │   └── PresetNotFoundError
+├── ProjectExistsError
+├── IdentityProviderUnavailableError
 ├── JobFinishedError
 ├── WrongStateError
 ├── FailsAgainError
@@ -37,8 +46,10 @@ Only `problems.py` turns them into answers. What goes wrong behind the desk (sto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,8 @@ class ServiceError(Exception):
     status = 500
     code = "internal_error"
     title = "Internal error"
+    headers: Mapping[str, str] = MappingProxyType({})
+    """Of the answer, besides those of every answer."""
 
     def __init__(self, detail: str, faults: Sequence[Fault] = ()) -> None:
         self.detail = detail
@@ -247,3 +260,68 @@ class TooManyFollowersError(ServiceError):
     """As many follow events as may."""
 
     status, code, title = 503, "too_many_followers", "Too many follow events"
+
+
+class SourceNotAllowedError(InvalidRequestError):
+    """The spec names a place that jobs of its project may not read."""
+
+    code, title = "source_not_allowed", "The spec names a place it may not read"
+
+
+class SecretInRequestError(InvalidRequestError):
+    """The request carries a password or a signature: it would be stored, shown and recorded."""
+
+    code, title = "secret_in_request", "The request carries a secret"
+
+
+class NotAuthenticatedError(ServiceError):
+    """Nobody we know: no key or token, or one that is not valid."""
+
+    status, code, title = 401, "not_authenticated", "A key or token is needed"
+    headers = MappingProxyType({"WWW-Authenticate": 'Bearer realm="electra"'})
+
+
+class PermissionDeniedError(ServiceError):
+    """The principal is known, and this is not allowed to it."""
+
+    status, code, title = 403, "permission_denied", "This is not allowed"
+
+
+class TooManyRequestsError(ServiceError):
+    """More requests than `rate_limit_per_minute`, or more failed authentications of an address than are looked at."""
+
+    status, code, title = 429, "too_many_requests", "Too many requests"
+
+    def __init__(self, detail: str, retry_after_seconds: float) -> None:
+        super().__init__(detail)
+        self.headers = {"Retry-After": str(max(1, math.ceil(retry_after_seconds)))}
+
+
+class ProjectNotFoundError(NotFoundError):
+    """No project has that name, or none that the principal may see."""
+
+    code, title = "project_not_found", "There is no such project"
+
+    def __init__(self, project: str) -> None:
+        super().__init__(f"There is no project {project!r}.")
+
+
+class KeyNotFoundError(NotFoundError):
+    """No key has that id, or none that the principal may see."""
+
+    code, title = "key_not_found", "There is no such key"
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"No key has the id {key_id!r}.")
+
+
+class ProjectExistsError(ServiceError):
+    """The name is taken."""
+
+    status, code, title = 409, "project_exists", "There is such a project already"
+
+
+class IdentityProviderUnavailableError(ServiceError):
+    """The issuer of tokens does not answer, and its keys are not known."""
+
+    status, code, title = 503, "identity_provider_unavailable", "Tokens cannot be checked now"

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from pipelines.specs.documents import JobResult, Progress, StopAction
 from pipelines.specs.prediction import PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TrialList
+from service.access.audit import AuditEntry
 from service.launches import Launch
 from service.records import ClusterStatus, Job
 from service.states import JobState
@@ -86,13 +87,20 @@ class JobFilter:
     before: tuple[datetime, str] | None = None
     """Only jobs older than this (created_at, job_id)."""
     limit: int = 50
+    projects: frozenset[str] | None = None
+    """Only jobs of these projects; None for all."""
+    owner: str | None = None
 
 
 class JobStore(Protocol):
-    """Keeps jobs. Every method is one transaction."""
+    """Keeps jobs. Every method is one transaction; a row of the audit log is part of it, is added only where the method
+    changed something, and is told so after the commit.
+    """
 
-    def insert(self, job: Job, key: IdempotencyKey | None = None) -> None:
-        """Add a job, and with it the key of the request that made it. Raises `DuplicateKeyError`; then neither is."""
+    def insert(self, job: Job, key: IdempotencyKey | None = None, audit: AuditEntry | None = None) -> None:
+        """Add a job, and with it the key of the request that made it and its row of the audit log. Raises
+        `DuplicateKeyError`; then nothing is.
+        """
 
     def find_by_key(self, key: str) -> tuple[IdempotencyKey, Job] | None:
         """The job a key has made, with what the request was."""
@@ -103,18 +111,20 @@ class JobStore(Protocol):
     def page(self, wanted: JobFilter) -> list[Job]:
         """Jobs, newest first."""
 
-    def request_cancel(self, job_id: str, at: datetime) -> Job | None:
-        """Note that a job should stop, once and only if it is not over; the job as it then is."""
+    def request_cancel(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
+        """Note that a job should stop, once and only if it is not over; the job as it then is. The row of the audit log
+        is added where it was noted.
+        """
 
-    def request_kill(self, job_id: str, at: datetime) -> Job | None:
+    def request_kill(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
         """Note that a job should end at once, and that it should stop; the job as it then is."""
 
-    def request_pause(self, job_id: str, at: datetime) -> Job | None:
+    def request_pause(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
         """Note that a job should pause, once and only if it is neither over nor to be cancelled; the job as it then
         is.
         """
 
-    def withdraw_pause(self, job_id: str) -> Job | None:
+    def withdraw_pause(self, job_id: str, audit: AuditEntry | None = None) -> Job | None:
         """Note that a job should no longer pause, unless it is over; the job as it then is."""
 
     def edit(
@@ -124,10 +134,11 @@ class JobStore(Protocol):
         priority: int | None = None,
         labels: Mapping[str, str] | None = None,
         notes: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> Job | None:
         """Change what people say of a job; None leaves a field as it is. The job as it then is."""
 
-    def set_archived(self, job_id: str, is_archived: bool) -> Job | None:
+    def set_archived(self, job_id: str, is_archived: bool, audit: AuditEntry | None = None) -> Job | None:
         """Take a job that is over out of lists, or put it back; the job as it then is."""
 
     def list_unsettled(self) -> list[Job]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
 
-_TRACES = ("exception", "stack")
+from service.access.escaping import escape_controls
 
 
 def configure_logs(log_json: bool | None = None) -> None:
@@ -45,13 +44,3 @@ def configure_logs(log_json: bool | None = None) -> None:
     # These tell of every request by themselves, tokens in URLs included; the service writes its own line.
     for name in ("httpx", "httpcore", "alembic", "uvicorn.access", "sse_starlette"):
         logging.getLogger(name).setLevel(logging.WARNING)
-
-
-def escape_controls(logger: object, name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor: line ends and control characters in values as `\\n` and the like, for lines that people read. With
-    them a name or a path from outside could forge lines or change what the terminal shows. JSON escapes them itself.
-    """
-    for key, value in event.items():
-        if isinstance(value, str) and key not in _TRACES and not value.isprintable():
-            event[key] = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value)
-    return event

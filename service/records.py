@@ -115,6 +115,9 @@ class Job:
     """That the job has been seen RUNNING, all attempts together."""
     silent_seconds: float = 0.0
     """That the current attempt has been seen running without a new word."""
+    project: str = "default"
+    owner: str = "local"
+    """Who submitted it."""
 
     @property
     def ray_submission_id(self) -> str | None:

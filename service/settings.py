@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pipelines.specs.log_lines import DEFAULT_SOURCE_BYTES
+from service.access.addresses import is_loopback
+from service.access.claims import read_grant
+from service.access.places import check_root
+
+SignatureAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Of keys with a public half: what the same key makes and checks could be anybody's, and `none` is anybody's."""
 
 MAX_PREDICT_TIMEOUT_SECONDS = 3600.0
 """That a service can be set to: no prediction of any service lasts longer."""
@@ -33,8 +38,15 @@ class Settings(BaseSettings):
     home: Path = Path("~/.electra")
     """Folder of everything that has no place of its own: the database, and job folders unless stored elsewhere."""
     host: str = "127.0.0.1"
-    """Address to listen on. Only loopback for now: there are no keys yet, and nothing is open by accident."""
+    """Address to listen on. Any but loopback demands `access=keys`, `tls_upstream=true` and `allowed_hosts`: nothing is
+    open by accident."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    access: Literal["open", "keys"] = "open"
+    """`open`: whoever reaches the service may do everything, which is why it then listens to this machine alone.
+    `keys`: every request carries an API key or a token."""
+    tls_upstream: bool = False
+    """State that requests come through a proxy that speaks TLS with the outside: the service itself speaks plain HTTP,
+    and keys must not cross a network in the clear. Answers then carry Strict-Transport-Security."""
     allowed_hosts: tuple[str, ...] = ()
     """Names besides localhost, 127.0.0.1 and [::1] that requests may give as `Host`. Any other is refused, so that a
     web page cannot reach the service by pointing a name of its own at this machine."""
@@ -116,6 +128,36 @@ class Settings(BaseSettings):
     """A connection that follows events is closed after so long; whoever follows comes again with `Last-Event-ID`."""
     ready_without_ray: bool = False
     """Whether `/readyz` says ready while Ray does not answer. Jobs are taken all the same, and wait."""
+    source_roots: tuple[str, ...] | None = None
+    """Local paths and URIs below which a spec may read files, as a JSON list: `["/data", "s3://corpora/{project}"]`;
+    `{project}` is the job's. When absent: with `access=open` all that this process may read, with `keys` nothing but
+    the web. Never the storage or the home, but for folders of jobs of the same project."""
+    web_source_hosts: tuple[str, ...] = ()
+    """Hosts inside the own network that `http(s)://` sources may name nevertheless, where sources are restricted."""
+
+    rate_limit_per_minute: Annotated[float, Field(gt=0, le=1e6)] = 600.0
+    """Requests of a principal; with `access=keys`, and of each replica of the service."""
+    failed_logins_per_minute: Annotated[float, Field(gt=0, le=1e6)] = 30.0
+    """Failed authentications of an address that are answered, and recorded, one by one. A right key is never kept out
+    by another's failures."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses whose `X-Forwarded-For` is believed; none unless named."""
+
+    oidc_issuer: str | None = None
+    """Takes tokens of this OpenID Connect issuer besides keys; exactly as its tokens have it in `iss`."""
+    oidc_audience: Annotated[str, Field(min_length=1)] | None = None
+    """Must stand in `aud` of a token; needed where there is an issuer."""
+    oidc_algorithms: Annotated[tuple[SignatureAlgorithm, ...], Field(min_length=1)] = ("RS256", "ES256")
+    """Signatures that are taken."""
+    oidc_user_claim: Annotated[str, Field(min_length=1)] = "sub"
+    """The claim that becomes the owner's name. It must never pass to another person, as mail addresses do."""
+    oidc_groups_claim: Annotated[str, Field(min_length=1)] = "groups"
+    """The claim with the groups."""
+    oidc_grants: dict[str, str] = Field(default_factory=dict)
+    """Group to roles, as a JSON object: `{"nlp": "clinical:member", "ops": "*:admin"}`; several, divided by commas. A
+    token of no such group may do nothing."""
+    oidc_leeway_seconds: Annotated[int, Field(ge=0, le=300)] = 30
+    """By how much clocks may differ."""
 
     log_json: bool | None = None
     """Log lines as JSON; when absent, JSON unless standard error is a terminal."""
@@ -125,19 +167,73 @@ class Settings(BaseSettings):
     def _home_is_absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
-    @field_validator("host")
+    @field_validator("access")
     @classmethod
-    def _host_is_loopback(cls, value: str) -> str:
-        try:
-            is_loopback = value == "localhost" or ipaddress.ip_address(value).is_loopback
-        except ValueError:
-            is_loopback = False
-        if not is_loopback:
+    def _others_need_keys(cls, value: str, info: ValidationInfo) -> str:
+        host = info.data.get("host", "")
+        if value != "keys" and not is_loopback(host):
             raise ValueError(
-                "must be a loopback address such as 127.0.0.1: the service has no access keys yet, so it listens to "
-                f"this machine only; reach it from elsewhere through an SSH tunnel. Got {value!r}"
+                f"must be 'keys' where ELECTRA_HOST is no loopback address such as 127.0.0.1, got {value!r} and "
+                f"{host!r}: without keys the service listens to this machine only"
             )
         return value
+
+    @field_validator("tls_upstream")
+    @classmethod
+    def _keys_need_tls(cls, value: bool, info: ValidationInfo) -> bool:
+        host = info.data.get("host", "")
+        if not value and not is_loopback(host):
+            raise ValueError(
+                f"must be true where ELECTRA_HOST is no loopback address, got false and {host!r}: put a proxy that "
+                "speaks TLS before the service, and say so with it"
+            )
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _others_need_a_name(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        host = info.data.get("host", "")
+        if not value and not is_loopback(host):
+            raise ValueError(
+                f"must name the service as requests do where ELECTRA_HOST is no loopback address, got none and {host!r}"
+            )
+        return value
+
+    @field_validator("source_roots")
+    @classmethod
+    def _roots_are_places(cls, value: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        for root in value or ():
+            check_root(root, (str(info.data.get("home", "")), str(info.data.get("storage_uri", ""))))
+        return value
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _issuer_is_safe(cls, value: str | None) -> str | None:
+        if value is not None:
+            parts = urlsplit(value)
+            if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+                raise ValueError(f"must start with https:// unless it is on this machine, got {value!r}")
+        return value
+
+    @field_validator("oidc_audience")
+    @classmethod
+    def _issuers_need_an_audience(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("oidc_issuer") is not None:
+            raise ValueError("must be given where ELECTRA_OIDC_ISSUER is: other services' tokens are not for this one")
+        return value
+
+    @field_validator("oidc_grants")
+    @classmethod
+    def _grants_can_be_read(cls, value: dict[str, str]) -> dict[str, str]:
+        for grants in value.values():
+            for grant in grants.split(","):
+                read_grant(grant.strip())
+        return value
+
+    @property
+    def restricts_sources(self) -> bool:
+        """Whether specs may read some places only."""
+        return self.access == "keys" or self.source_roots is not None
 
     @field_validator("storage_uri", "mlflow_url", "mlflow_tracking_uri", "ray_address", "ray_url")
     @classmethod

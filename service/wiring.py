@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from pipelines.storage import web_guard
+from service.access.access import Access
 from service.dispatch.folders import StoredJobFolders, StoredPredictionFolders
 from service.dispatch.launcher import RayLauncher
 from service.dispatch.leadership import LeaseKeeper
@@ -21,6 +23,7 @@ from service.joblogs.kept import KeptLogs
 from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
+from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
 from service.ledger.events import SqlEventStore
 from service.ledger.health import SqlLedgerHealth
@@ -34,6 +37,8 @@ from service.settings import Settings
 def running(settings: Settings) -> Iterator[Desk]:
     """The desk on a database of the newest form, with the reconciler at work behind it."""
     engine = make_engine(settings.database_url)
+    # Of the process, as pipelines.storage is: what the desk looks at is read as jobs read it.
+    web_guard.install(settings.web_source_hosts if settings.restricts_sources else None)
     with closing(SqlJobStore(engine)) as store:
         upgrade_database(engine)
         folders = StoredJobFolders(settings)
@@ -93,6 +98,7 @@ def running(settings: Settings) -> Iterator[Desk]:
                     events=events,
                     health=ServiceHealth(ledger, store, settings),
                     metrics=metrics,
+                    access=Access(settings, SqlAccessStore(engine)),
                 )
             finally:
                 events.close()

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipelines.errors import StorageError
+from pipelines.storage import web_guard
 
 HTTP_SCHEMES = ("http", "https")
 
@@ -77,14 +78,19 @@ def _gcs(emulator: str) -> Any:
     return fs.GcsFileSystem(retry_time_limit=timedelta(seconds=10), **options)
 
 
-@lru_cache(maxsize=1)
 def http_filesystem() -> Any:
-    """Fsspec's filesystem for web servers."""
+    """Fsspec's filesystem for web servers; see `web_guard` for those it may not ask."""
+    return _http(web_guard.current())
+
+
+@lru_cache(maxsize=4)
+def _http(guard: str | None) -> Any:
     import fsspec
     from aiohttp import ClientTimeout
 
     timeout = ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_REQUEST_SECONDS)
-    return fsspec.filesystem("http", client_kwargs={"timeout": timeout})
+    guarded = {} if guard is None else {"get_client": web_guard.guarded_client(guard)}
+    return fsspec.filesystem("http", client_kwargs={"timeout": timeout}, **guarded)
 
 
 _DENIED = ("access denied", "access_denied", "accessdenied", "forbidden", "permission", "unauthorized",
@@ -106,6 +112,11 @@ def as_storage_error(uri: str, error: OSError) -> StorageError:
     if isinstance(error, IsADirectoryError):
         return StorageError(uri, "must be a file, but is a directory")
     cause = error.__cause__ or error
+    refused = next(
+        (one for one in (error, cause, cause.__cause__) if isinstance(one, web_guard.RefusedAddressError)), None
+    )
+    if refused is not None:
+        return StorageError(uri, str(refused))
     words = " ".join(str(cause).split())
     lower = words.lower()
     lower = lower[max(0, lower.find("aws error")) :]  # what stands before it is the key, which may be any words

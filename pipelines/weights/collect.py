@@ -10,6 +10,7 @@ from electra_core.conversion.to_transformers import exported_state_dicts
 from pipelines import storage
 from pipelines.errors import CheckpointError
 from pipelines.specs.corpus import PretrainedTokenizerSpec
+from pipelines.storage import web_guard
 from pipelines.tensorflow_checkpoint.bundle import INDEX_SUFFIX
 from pipelines.weights.shapes import networks_to_fill
 from pipelines.weights.sources import (
@@ -94,7 +95,8 @@ def _collect_ours(uri: str, wanted: tuple[str, ...]) -> Collected:
         raise CheckpointError(f"{found.uri} must hold a {wanted[0]}, got {' and '.join(exported)}")
     vocabularies = [storage.join(found.job_uri, "exports", next(iter(exported)))]
     tokenizer = found.spec.tokenizer if isinstance(found.spec.tokenizer, PretrainedTokenizerSpec) else None
-    if tokenizer is not None:
+    # A spec that lies beside weights may be anybody's: where reading is restricted it does not say what else is read.
+    if tokenizer is not None and web_guard.current() is None:
         vocabularies.append(tokenizer.uri)
     weights = {name: NetworkWeights(found.uri, *exported[name]) for name in names}
     return Collected("our checkpoint", weights, tuple(vocabularies), tokenizer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from service.cli import (
+    access,
     again,
     convert,
     demo,
@@ -56,3 +57,6 @@ app.command()(models.models)
 app.command()(predict.predict)
 app.command()(stack.serve)
 app.command()(migrate.migrate)
+app.add_typer(access.keys, name="keys")
+app.add_typer(access.projects, name="projects")
+app.command()(access.audit)

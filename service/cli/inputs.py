@@ -26,6 +26,9 @@ _SECTIONS_WITH_FILES = {
 """By kind of job."""
 
 SpecArgument = Annotated[str, typer.Argument(help="A YAML or JSON file, - for standard input, or a preset's name.")]
+ProjectOption = Annotated[
+    str | None, typer.Option(envvar="ELECTRA_PROJECT", help="What the job belongs to; your own project by default.")
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override one field, such as training.seed=7. May be repeated."),

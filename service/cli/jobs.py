@@ -26,13 +26,17 @@ def list_jobs(
     archived: Annotated[
         bool, typer.Option("--archived", help="Those that are archived, instead of the others.")
     ] = False,
+    project: Annotated[str | None, typer.Option(help="Only jobs of this project.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only jobs of this owner.")] = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List jobs, newest first."""
     labels = [f"{key}={value}" for key, value in read_labels(label).items()]
     with open_client(url) as client:
-        page = client.jobs(state or (), name=name, limit=limit, labels=labels, archived=archived)
+        page = client.jobs(
+            state or (), name=name, limit=limit, labels=labels, archived=archived, project=project, owner=owner
+        )
     if as_json:
         typer.echo(page.model_dump_json(indent=2, by_alias=True))
         return

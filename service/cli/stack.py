@@ -71,6 +71,9 @@ def serve() -> None:
         log_config=None,  # service/logs.py configures logging once
         access_log=False,
         server_header=False,
+        # Whoever else sent X-Forwarded-For could choose the address that is counted and recorded.
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
         # Followers of logs hold their connections open for as long as a job runs.
         timeout_graceful_shutdown=_STREAM_GRACE_SECONDS,
     )

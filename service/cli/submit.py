@@ -17,7 +17,7 @@ from service.cli.fields import (
     job_fields,
 )
 from service.cli.follow import follow_to_the_end
-from service.cli.inputs import SetOption, SpecArgument, open_client, read_spec_document
+from service.cli.inputs import ProjectOption, SetOption, SpecArgument, open_client, read_spec_document
 
 
 def submit(
@@ -34,6 +34,7 @@ def submit(
     starting_seconds: StartingOption = None,
     running_seconds: RunningOption = None,
     silence_seconds: SilenceOption = None,
+    project: ProjectOption = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,7 +44,7 @@ def submit(
         document["name"] = name
     fields = job_fields(priority, label, note, (starting_seconds, running_seconds, silence_seconds))
     with open_client(url) as client:
-        job = client.submit(document, overrides or (), idempotency_key=idempotency_key, fields=fields)
+        job = client.submit(document, overrides or (), idempotency_key=idempotency_key, fields=fields, project=project)
         if as_json and not follow:
             typer.echo(job.model_dump_json(indent=2, by_alias=True))
             return

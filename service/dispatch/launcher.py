@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httpx
 
 from pipelines.specs.log_lines import DEFAULT_SOURCE_BYTES, SOURCE_BYTES_VARIABLE
+from pipelines.storage import web_guard
 from service.interfaces import (
     AttemptState,
     AttemptStatus,
@@ -115,6 +116,8 @@ class RayLauncher:
         variables = {"ELECTRA_STORAGE_URI": self._settings.storage_uri}
         if self._settings.job_log_max_bytes != DEFAULT_SOURCE_BYTES:
             variables[SOURCE_BYTES_VARIABLE] = str(self._settings.job_log_max_bytes)
+        if self._settings.restricts_sources:
+            variables[web_guard.VARIABLE] = web_guard.setting(self._settings.web_source_hosts)
         return variables | ({"MLFLOW_TRACKING_URI": tracking} if tracking else {})
 
     def _send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:

@@ -88,9 +88,16 @@ class EventFeed:
         self._is_closed = False
         self.num_followers = 0
 
-    async def follow(self, after: int | None = None, job_id: str | None = None) -> AsyncGenerator[FeedItem]:
+    async def follow(
+        self, after: int | None = None, job_id: str | None = None, projects: frozenset[str] | None = None
+    ) -> AsyncGenerator[FeedItem]:
         """Events after a number, of one job or of all, until the job is over or the feed closes; from now on without a
         number. The first item is always an `Opened`.
+
+        Args:
+            after: number of an event.
+            job_id: of this job alone.
+            projects: of jobs of these projects alone; None for all.
 
         Raises:
             TooManyFollowersError: there are as many as may be.
@@ -112,7 +119,7 @@ class EventFeed:
                 position = head
                 yield Reset(position)
             ends_at = head if job is not None and job.state in TERMINAL_STATES else None
-            async for item in self._items(position, job_id):
+            async for item in self._items(position, job_id, projects):
                 if isinstance(item, int):
                     if job is not None and ends_at is not None and item >= ends_at:
                         yield End(item, job.state.value)
@@ -133,7 +140,9 @@ class EventFeed:
         self._stop_poller()
         self._tell()
 
-    async def _items(self, position: int, job_id: str | None) -> AsyncIterator[Reset | JobEvent | int]:
+    async def _items(
+        self, position: int, job_id: str | None, projects: frozenset[str] | None
+    ) -> AsyncIterator[Reset | JobEvent | int]:
         """What there is after a position; a number says that everything up to it has been given."""
         until = time.monotonic() + self._stream_seconds
         while not self._is_closed and (seconds_left := until - time.monotonic()) > 0:
@@ -143,14 +152,14 @@ class EventFeed:
                 events = [event for event in self._ring if event.seq > position]
                 position = max(position, self._position)
                 for event in events:
-                    if job_id in (None, event.job_id):
+                    if job_id in (None, event.job_id) and (projects is None or event.project in projects):
                         yield event
                 yield position
                 if position >= self._position:
                     with anyio.move_on_after(seconds_left):
                         await news.wait()
                 continue
-            page = await anyio.to_thread.run_sync(self._store.read_events, position, PAGE_EVENTS, job_id)
+            page = await anyio.to_thread.run_sync(self._store.read_events, position, PAGE_EVENTS, job_id, projects)
             if page.pruned_seq > position:
                 position = page.pruned_seq
                 yield Reset(position)

@@ -38,8 +38,10 @@ class Lease(Protocol):
 class EventStore(Protocol):
     """Keeps events. They are written by `JobStore`, in the transaction of the row they tell of."""
 
-    def read_events(self, after: int, limit: int, job_id: str | None = None) -> EventPage:
-        """Events with larger numbers, of one job or of all, at most `limit`."""
+    def read_events(
+        self, after: int, limit: int, job_id: str | None = None, projects: frozenset[str] | None = None
+    ) -> EventPage:
+        """Events with larger numbers, of one job or of all, of some projects or of all, at most `limit`."""
 
     def prune_events(self, before: datetime, keep: int, limit: int) -> int:
         """Delete the oldest events, at most `limit`: those before a moment, and those beyond the last `keep`.

@@ -40,6 +40,7 @@ class JobEvent:
     """Counted from 1 over all jobs without a gap, in the order in which the rows were written."""
     at: datetime
     job_id: str
+    project: str
     type: EventType
     payload: Mapping[str, Any]
 

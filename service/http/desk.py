@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from service.access.access import Access
 from service.feeds.feed import EventFeed
 from service.feeds.health import ServiceHealth
 from service.feeds.metrics import ServiceMetrics
@@ -31,6 +32,7 @@ class Desk:
     events: EventFeed
     health: ServiceHealth
     metrics: ServiceMetrics
+    access: Access
 
 
 def _desk(request: Request) -> Desk:
@@ -75,6 +77,10 @@ def _settings(desk: Annotated[Desk, Depends(_desk)]) -> Settings:
     return desk.settings
 
 
+def _access(desk: Annotated[Desk, Depends(_desk)]) -> Access:
+    return desk.access
+
+
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 LogsDep = Annotated[JobLogs, Depends(_logs)]
 KeptLogsDep = Annotated[KeptLogs, Depends(_kept_logs)]
@@ -84,3 +90,4 @@ EventsDep = Annotated[EventFeed, Depends(_events)]
 HealthDep = Annotated[ServiceHealth, Depends(_health)]
 MetricsDep = Annotated[ServiceMetrics, Depends(_metrics)]
 SettingsDep = Annotated[Settings, Depends(_settings)]
+AccessDep = Annotated[Access, Depends(_access)]

@@ -14,6 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.specs.prediction import MAX_REQUEST_BYTES, MAX_TOTAL_CHARACTERS
+from service.access.escaping import escape
 from service.errors import BodyTooLargeError, HostNotAllowedError, ServiceError
 from service.http.desk import Desk
 from service.http.problems import REQUEST_ID_KEY, problem_response
@@ -68,7 +69,7 @@ class RequestContext:
             _observe(scope, route, status, seconds)
             if scope["path"] not in _QUIET_PATHS or status >= 400:
                 # The template, not what was asked for: that is the client's to write.
-                what = {"route": route} if route else {"path": ascii(scope["path"][:_MAX_LOGGED_CHARACTERS])}
+                what = {"route": route} if route else {"path": escape(scope["path"][:_MAX_LOGGED_CHARACTERS])}
                 log.info("request", method=scope["method"], **what, status=status, seconds=round(seconds, 4))
             structlog.contextvars.clear_contextvars()
 
@@ -86,8 +87,10 @@ class HostCheck:
     name then stands in `Host`. And an ASGI server's own `--host` would pass the settings by.
     """
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str], serves_others: bool = False) -> None:
+        """`serves_others`: the service asks for keys and stands behind TLS, so it may listen to other machines."""
         self._app = app
+        self._serves_others = serves_others
         self._allowed = {host.lower() for host in (*LOCAL_HOSTS, *allowed_hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,9 +102,9 @@ class HostCheck:
                 error = HostNotAllowedError(
                     f"This service is not {host[:100]!r}. Names besides localhost are given in ELECTRA_ALLOWED_HOSTS."
                 )
-            elif _is_open_address((scope.get("server") or ("",))[0]):
+            elif not self._serves_others and _is_open_address((scope.get("server") or ("",))[0]):
                 error = HostNotAllowedError(
-                    "This service has no access keys yet, so it serves loopback addresses only."
+                    "Without ELECTRA_ACCESS=keys and ELECTRA_TLS_UPSTREAM=true only loopback addresses are served."
                 )
             if error is not None:
                 await problem_response(scope, error)(scope, receive, send)

@@ -43,7 +43,10 @@ def problem_response(scope: Scope, error: ServiceError, headers: Mapping[str, st
     )
     # A path can hold half a surrogate pair, which cannot be written as UTF-8.
     content = problem.model_dump_json().encode("utf-8", errors="replace")
-    return Response(content, error.status, {**(headers or {}), "X-Request-ID": request_id}, PROBLEM_JSON)
+    # Answers to surprises are made outside all middleware, so they are given the headers of every answer here.
+    always = getattr(scope["app"].state, "headers", {}) if "app" in scope else {}
+    every = {**always, **error.headers, **(headers or {}), "X-Request-ID": request_id}
+    return Response(content, error.status, every, PROBLEM_JSON)
 
 
 def register(app: FastAPI) -> None:
@@ -60,7 +63,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     content = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": content}
-        for status in sorted({400, 413, 422, 500, *statuses})
+        for status in sorted({400, 401, 403, 413, 422, 429, 500, 503, *statuses})
     }
 
 

@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.trial_documents import TrialState, TrialSummary
+from service.access.principals import OwnerName, ProjectName
 from service.labels import Labels, LabelText
 from service.records import Job, JobFailure, JobLimits
 from service.settings import Settings
@@ -48,10 +49,12 @@ class JobCreate(Request):
     notes: Notes = ""
     """For people."""
     limits: JobLimits = JobLimits()
+    project: ProjectName | None = None
+    """What the job and all it leaves belong to; the principal's own when absent."""
 
 
 class JobAgain(Request):
-    """What to change of a job that is retried or cloned. What is absent is as it was."""
+    """What to change of a job that is retried or cloned. What is absent is as it was; its project always is."""
 
     overrides: Annotated[tuple[Override, ...], Field(max_length=200)] = ()
     """`section.field=value` each, laid over the resolved spec in order; the value is YAML."""
@@ -82,6 +85,9 @@ class JobQuery(Request):
     """`key=value`: jobs that have all of these."""
     archived: bool = False
     """Jobs that are archived, instead of those that are not."""
+    project: ProjectName | None = None
+    """Of the projects that the principal sees, this one alone."""
+    owner: OwnerName | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     """Jobs a page."""
     cursor: Annotated[str, Field(max_length=500)] | None = None
@@ -143,6 +149,9 @@ class JobPublic(Answer):
     job_id: str
     name: str
     kind: str
+    project: str = "default"
+    owner: str = "local"
+    """Who submitted it."""
     state: JobState
     attempt: int
     """Counted from 1; 0 before the first."""
@@ -278,6 +287,8 @@ def _public_fields(job: Job, settings: Settings) -> dict[str, Any]:
         "job_id": job.job_id,
         "name": job.name,
         "kind": job.kind,
+        "project": job.project,
+        "owner": job.owner,
         "state": job.state,
         "attempt": job.attempt,
         "created_at": job.created_at,

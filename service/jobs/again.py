@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any
 
-from pipelines.specs.earlier import as_it_was
 from pipelines.specs.jobs import JobSpec
 from pipelines.specs.parsing import dump_spec
+from service.access.audit import Caller
 from service.errors import FailsAgainError, Fault, WrongStateError
-from service.http.schemas import JobAgain, JobCreate
-from service.interfaces import IdempotencyKey
+from service.http.schemas import JobAgain
 from service.records import Job
 from service.states import FAILS_AGAIN_UNCHANGED, JobState
 
@@ -20,37 +17,40 @@ if TYPE_CHECKING:
 
 
 class Again:
-    """Makes jobs from jobs. What may go wrong is what may with `Jobs.create`, and `JobNotFoundError`."""
+    """Makes jobs from jobs, in the project of the old one and for whoever asks. What may go wrong is what may with
+    `Jobs.create`, and `JobNotFoundError`.
+    """
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
 
-    def retry(self, job_id: str, request: JobAgain, key: str | None = None) -> Created:
+    def retry(self, job_id: str, request: JobAgain, key: str | None = None, *, caller: Caller) -> Created:
         """A new job that goes on where a failed or cancelled one ended.
 
         Raises:
             WrongStateError: the old job is not over, or has succeeded.
             FailsAgainError: it failed of something that the same spec would meet again.
         """
-        old, named = self._jobs.get(job_id), _named(key, "retry", job_id, request)
-        if (earlier := self._jobs.find(named)) is not None:
-            return self._jobs.replay(earlier)
+        old = self._jobs.get(job_id)
+        named = self._jobs.named(key, caller, old.project, _body("retry", old, request))
+        if (earlier := self._jobs.find(named, key)) is not None:
+            return self._jobs.replay(earlier, caller)
         if old.state not in (JobState.FAILED, JobState.CANCELLED):
             raise WrongStateError(job_id, old.state, "retry needs a job that is FAILED or CANCELLED")
-        spec = self._spec(old, request)
+        spec = self._jobs.admit_again(old, request.overrides)
         _check_changed(old, spec)
-        return self._jobs.take(spec, named, retry_of=job_id, **_said(old, request))
+        said = {**_said(old, request), "retry_of": job_id}
+        return self._jobs.take(spec, named, key, caller=caller, action="job.retry", project=old.project, **said)
 
-    def clone(self, job_id: str, request: JobAgain, key: str | None = None) -> Created:
+    def clone(self, job_id: str, request: JobAgain, key: str | None = None, *, caller: Caller) -> Created:
         """A new job with the spec of another one, whatever became of that, from the start."""
-        old, named = self._jobs.get(job_id), _named(key, "clone", job_id, request)
-        if (earlier := self._jobs.find(named)) is not None:
-            return self._jobs.replay(earlier)
-        return self._jobs.take(self._spec(old, request), named, clone_of=job_id, **_said(old, request))
-
-    def _spec(self, old: Job, request: JobAgain) -> JobSpec:
-        document = as_it_was(json.loads(old.spec_json))
-        return self._jobs.resolve(JobCreate(spec=document, overrides=request.overrides))
+        old = self._jobs.get(job_id)
+        named = self._jobs.named(key, caller, old.project, _body("clone", old, request))
+        if (earlier := self._jobs.find(named, key)) is not None:
+            return self._jobs.replay(earlier, caller)
+        spec = self._jobs.admit_again(old, request.overrides)
+        said = {**_said(old, request), "clone_of": job_id}
+        return self._jobs.take(spec, named, key, caller=caller, action="job.clone", project=old.project, **said)
 
 
 def _check_changed(old: Job, spec: JobSpec) -> None:
@@ -73,8 +73,5 @@ def _said(old: Job, request: JobAgain) -> dict[str, Any]:
     return {name: getattr(old, name) if value is None else value for name, value in own.items()}
 
 
-def _named(key: str | None, verb: str, job_id: str, request: JobAgain) -> IdempotencyKey | None:
-    if key is None:
-        return None
-    body = [verb, job_id, request.model_dump(mode="json", exclude_unset=True)]
-    return IdempotencyKey(key, hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest())
+def _body(verb: str, old: Job, request: JobAgain) -> list[Any]:
+    return [verb, old.job_id, request.model_dump(mode="json", exclude_unset=True)]

@@ -7,17 +7,21 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
+from pipelines.specs.earlier import as_it_was
 from pipelines.specs.jobs import ID_PREFIXES, JobSpec
 from pipelines.specs.parsing import dump_spec, resolve_spec
 from pipelines.specs.plans import Plan, plan_any
 from pipelines.specs.spec_errors import FieldProblem, SpecError
+from pipelines.storage import FoundFile
+from service.access.audit import Caller
+from service.access.principals import Principal
 from service.errors import (
     CorpusUnreadableError,
     Fault,
@@ -29,7 +33,11 @@ from service.errors import (
 from service.http.schemas import JobCreate, JobQuery
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore
 from service.jobs.again import Again
+from service.jobs.namespaces import in_project, without_own_model_name
 from service.jobs.preflight import check_capacity, check_sources
+from service.jobs.references import places
+from service.jobs.secrets_in_uris import check_secrets
+from service.jobs.source_policy import SourcePolicy
 from service.jobs.wishes import Wishes
 from service.labels import read_label
 from service.records import Job
@@ -54,67 +62,90 @@ class Jobs:
         self._store = store
         self._settings = settings
         self._wake = wake
+        self._sources = SourcePolicy(settings, self._project_of)
         self.wishes = Wishes(store, wake)
         self.again = Again(self)
 
-    def create(self, request: JobCreate, key: str | None = None) -> Created:
+    def create(self, request: JobCreate, key: str | None = None, *, caller: Caller, project: str) -> Created:
         """Take a job, or find the one that the same request made before.
 
         Raises:
             IdempotencyConflictError: the key was used with another body.
             InvalidSpecError: the spec breaks a rule.
+            SecretInRequestError: a URI of it carries one.
+            SourceNotAllowedError: it names a place that the project may not read.
             CorpusUnreadableError: a file it names cannot be read.
             InsufficientResourcesError: the cluster is too small.
         """
-        named = None if key is None else IdempotencyKey(key, _body_sha256(request))
-        if (earlier := self.find(named)) is not None:
-            return Created(earlier, is_replay=True)
+        named = self.named(key, caller, project, _body(request))
+        if (earlier := self.find(named, key)) is not None:
+            return self.replay(earlier, caller)
         given = {name: getattr(request, name) for name in ("priority", "labels", "notes", "limits")}
-        return self.take(resolve(request), named, **given)
+        spec = self.admit(resolve(request), project)
+        return self.take(spec, named, key, caller=caller, action="job.create", project=project, **given)
 
-    def take(self, spec: JobSpec, named: IdempotencyKey | None, **fields: Any) -> Created:
+    def take(
+        self,
+        spec: JobSpec,
+        named: IdempotencyKey | None,
+        key: str | None,
+        *,
+        caller: Caller,
+        action: str,
+        project: str,
+        **fields: Any,
+    ) -> Created:
         """Put a new job in the queue, unless its files or the cluster speak against it; see `create`.
 
         Args:
-            spec: resolved.
-            named: the request's key, which has made no job yet.
+            spec: admitted.
+            named: the request's key as it is kept, which has made no job yet.
+            key: as the request has it.
+            caller: who the job will belong to.
+            action: in the audit log.
+            project: what it will belong to.
             fields: further fields of the job.
         """
         check_capacity(spec, self._store.cluster_status())
         if self._settings.check_sources:
-            check_sources(spec, self._settings.source_timeout_seconds)
-        job = _new_job(spec, **fields)
+            self._look_at_sources(spec, project)
+        job = _new_job(spec, project=project, owner=_principal(caller).owner, **fields)
         try:
-            self._store.insert(job, named)
+            self._store.insert(job, named, caller.entry(action, job.job_id, project))
         except DuplicateKeyError:
-            earlier = self.find(named)  # the same request, sent twice at once
+            earlier = self.find(named, key)  # the same request, sent twice at once
             assert earlier is not None
-            return Created(earlier, is_replay=True)
+            return self.replay(earlier, caller)
         log.info("job_created", job_id=job.job_id, job_name=job.name, spec_sha256=job.spec_sha256)
         self._wake()
         return Created(job, is_replay=False)
 
+    def named(self, key: str | None, caller: Caller, project: str, body: Sequence[Any]) -> IdempotencyKey | None:
+        """A request's key as it is kept, with what the request was."""
+        if key is None:
+            return None
+        digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        return IdempotencyKey(_kept_key(key, _principal(caller), project), digest)
+
     @staticmethod
-    def replay(job: Job) -> Created:
+    def replay(job: Job, caller: Caller) -> Created:
         """The answer to a request that has made its job before."""
+        caller.has_record = True  # it changed nothing
         return Created(job, is_replay=True)
 
-    @staticmethod
-    def resolve(request: JobCreate) -> JobSpec:
-        """See the function of that name."""
-        return resolve(request)
-
-    def plan(self, request: JobCreate) -> Plan:
+    def plan(self, request: JobCreate, project: str) -> Plan:
         """What a job would cost; nothing is started. Sources are measured where that is possible, never required.
 
         Raises:
             InvalidSpecError: the spec breaks a rule.
+            SecretInRequestError: a URI of it carries one.
+            SourceNotAllowedError: it names a place that the project may not read.
         """
-        spec = resolve(request)
+        spec = self.admit(resolve(request), project)
         size_bytes = None
         if self._settings.check_sources:
             try:
-                size_bytes = check_sources(spec, self._settings.source_timeout_seconds)
+                size_bytes = self._look_at_sources(spec, project)
             except CorpusUnreadableError as error:
                 log.info("plan_without_corpus", reason=error.detail)
         return plan_any(spec, size_bytes)
@@ -126,8 +157,16 @@ class Jobs:
             raise JobNotFoundError(job_id)
         return job
 
-    def page(self, query: JobQuery) -> tuple[list[Job], str | None]:
-        """Jobs, newest first, and the cursor of those after them. Raises `InvalidCursorError`."""
+    def page(self, query: JobQuery, visible: frozenset[str] | None = None) -> tuple[list[Job], str | None]:
+        """Jobs, newest first, and the cursor of those after them. Raises `InvalidCursorError`.
+
+        Args:
+            query: which.
+            visible: only of these projects; None for all.
+        """
+        projects = visible
+        if query.project is not None:
+            projects = frozenset({query.project}) if visible is None else visible & {query.project}
         wanted = JobFilter(
             states=query.state,
             name=query.name,
@@ -135,6 +174,8 @@ class Jobs:
             labels=dict(map(read_label, query.label)),
             is_archived=query.archived,
             before=None if query.cursor is None else _read_cursor(query.cursor),
+            projects=projects,
+            owner=query.owner,
             limit=query.limit + 1,  # one more tells whether there is another page
         )
         jobs = self._store.page(wanted)
@@ -142,20 +183,50 @@ class Jobs:
         jobs = jobs[: query.limit]
         return jobs, _write_cursor(jobs[-1]) if has_more else None
 
-    def find(self, named: IdempotencyKey | None) -> Job | None:
+    def admit(self, spec: JobSpec, project: str) -> JobSpec:
+        """The spec as it counts in its project, if it may be read there: of new jobs and of jobs from jobs alike.
+
+        Raises:
+            InvalidSpecError: a name of it looks like another project's.
+            SecretInRequestError: a URI of it carries one.
+            SourceNotAllowedError: it names a place that the project may not read.
+        """
+        named = places(spec)
+        check_secrets(named)
+        self._sources.check(named, project)
+        return in_project(spec, project) if self._settings.access == "keys" else spec
+
+    def admit_again(self, old: Job, overrides: Sequence[str]) -> JobSpec:
+        """The spec of a job, changed, as it counts in its project by the rules of today; see `admit`."""
+        document: dict[str, Any] = as_it_was(json.loads(old.spec_json))
+        if self._settings.access == "keys":
+            document = without_own_model_name(document, old.project)
+        return self.admit(resolve(JobCreate(spec=document, overrides=tuple(overrides))), old.project)
+
+    def _look_at_sources(self, spec: JobSpec, project: str) -> int | None:
+        def refusal(uri: str, file: FoundFile) -> str | None:
+            return self._sources.refusal_of_file(uri, file, project)
+
+        return check_sources(spec, self._settings.source_timeout_seconds, refusal if self._sources.is_on else None)
+
+    def _project_of(self, job_id: str) -> str | None:
+        job = self._store.get(job_id)
+        return None if job is None else job.project
+
+    def find(self, named: IdempotencyKey | None, key: str | None) -> Job | None:
         """The job that a request with this key has made before. Raises `IdempotencyConflictError`."""
         found = None if named is None else self._store.find_by_key(named.key)
         if named is None or found is None:
             return None
         earlier, job = found
         if earlier.body_sha256 != named.body_sha256:
-            detail = f"Idempotency-Key {named.key!r} made {job.job_id} from another body. Use a new key for a new job."
-            raise IdempotencyConflictError(detail, [Fault("/header/Idempotency-Key", "must be new", named.key)])
+            detail = f"Idempotency-Key {key!r} made {job.job_id} from another body. Use a new key for a new job."
+            raise IdempotencyConflictError(detail, [Fault("/header/Idempotency-Key", "must be new", key)])
         return job
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: str, caller: Caller) -> Job:
         """Note that a job should stop; see `Wishes.cancel`."""
-        return self.wishes.cancel(job_id)
+        return self.wishes.cancel(job_id, caller)
 
 
 def resolve(request: JobCreate) -> JobSpec:
@@ -202,11 +273,22 @@ def new_job_id(kind: str = "pretrain") -> str:
     return f"{ID_PREFIXES[kind]}-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
 
 
-def _body_sha256(request: JobCreate) -> str:
+def _kept_key(key: str, principal: Principal, project: str) -> str:
+    """The name under which a key is kept: of each owner and project its own, so that nobody replays another's."""
+    if principal.method == "open":
+        return key  # as before there were owners
+    return "of:" + hashlib.sha256("\0".join((principal.owner, project, key)).encode()).hexdigest()
+
+
+def _principal(caller: Caller) -> Principal:
+    assert caller.principal is not None, "whoever makes a job is recognised"
+    return caller.principal
+
+
+def _body(request: JobCreate) -> list[Any]:
     # Of what was sent, not of the resolved spec: a default may change between two versions of this software.
     sent = request.model_dump(mode="json", exclude={"spec", "overrides"}, exclude_defaults=True)
-    body = [request.spec, list(request.overrides), *([sent] if sent else [])]
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return [request.spec, list(request.overrides), *([sent] if sent else [])]
 
 
 def _write_cursor(job: Job) -> str:

@@ -24,6 +24,8 @@ from pipelines.storage.text_size import text_bytes
 from service.errors import CorpusUnreadableError, Fault, InsufficientResourcesError
 from service.records import ClusterStatus
 
+Refusal = Callable[[str, storage.FoundFile], str | None]
+"""Why a file that a URI led to may not be read."""
 NUM_THREADS = 8
 MAX_SHOWN_FAULTS = 20
 
@@ -67,27 +69,30 @@ def _too_large(section: str, compute: WorkerSpec, cluster: ClusterStatus) -> Ite
             yield Fault(pointer, rule, f"{wanted:g}")
 
 
-def check_sources(spec: JobSpec, timeout_seconds: float) -> int | None:
+def check_sources(spec: JobSpec, timeout_seconds: float, refusal: Refusal | None = None) -> int | None:
     """Look at every file the spec names; the size in bytes of what is trained on, or None if it cannot be told without
     reading it. Of a corpus it is that of the text, which compressed files are taken to hold; of all else that of the
-    files as stored.
+    files as stored. `refusal` says of a file that was found why it may not be read, or None.
 
     Raises:
-        CorpusUnreadableError: one is absent, empty, closed to us, or does not answer in time.
+        CorpusUnreadableError: one is absent, refused, empty, closed to us, or does not answer in time.
     """
     if isinstance(spec, FinetuneSpec):
-        return _size_of_data(finetuning_files(spec), ("/spec/model/",), timeout_seconds)
+        return _size_of_data(finetuning_files(spec), ("/spec/model/",), timeout_seconds, refusal)
     if isinstance(spec, EvaluateSpec):
-        size = _size_of_data(evaluation_files(spec), ("/spec/discriminator/", "/spec/generator/"), timeout_seconds)
+        models = ("/spec/discriminator/", "/spec/generator/")
+        size = _size_of_data(evaluation_files(spec), models, timeout_seconds, refusal)
         sources = spec.unseen_text.sources.values() if spec.unseen_text is not None else ()
         return None if any(isinstance(source, PythonDocsSource) for source in sources) else size
     if isinstance(spec, SearchSpec):
         objective_files = [_Named(f"/spec{pointer}", uri) for pointer, uri in search_files(spec)]
-        return _check_pretraining(base_spec(spec), "/spec/base", objective_files, timeout_seconds)
-    return _check_pretraining(spec, "/spec", [], timeout_seconds)
+        return _check_pretraining(base_spec(spec), "/spec/base", objective_files, timeout_seconds, refusal)
+    return _check_pretraining(spec, "/spec", [], timeout_seconds, refusal)
 
 
-def _check_pretraining(spec: PretrainSpec, pointer: str, others: list[_Named], timeout_seconds: float) -> int | None:
+def _check_pretraining(
+    spec: PretrainSpec, pointer: str, others: list[_Named], timeout_seconds: float, refusal: Refusal | None
+) -> int | None:
     """Look at a corpus and what goes with it; bytes of its text, where they are known."""
     corpus = list(_corpus_uris(spec, pointer))
     if isinstance(spec.tokenizer, PretrainedTokenizerSpec):
@@ -98,16 +103,18 @@ def _check_pretraining(spec: PretrainSpec, pointer: str, others: list[_Named], t
     if spec.probe is not None:
         for name, task in spec.probe.tasks.items():
             others += [_Named(*named) for named in labelled_files(f"{pointer}/probe/tasks/{name}", task)]
-    found = _look_at([*corpus, *others], timeout_seconds)
+    found = _look_at([*corpus, *others], timeout_seconds, refusal)
     texts = [file for named in corpus for file in found[named]]
     has_documentation = any(isinstance(source, PythonDocsSource) for source in spec.corpus.sources)
     return text_bytes(texts) if _have_sizes(texts) and not has_documentation else None
 
 
-def _size_of_data(named: Iterable[tuple[str, str]], of_models: tuple[str, ...], timeout_seconds: float) -> int | None:
+def _size_of_data(
+    named: Iterable[tuple[str, str]], of_models: tuple[str, ...], timeout_seconds: float, refusal: Refusal | None
+) -> int | None:
     """Look at all files; the size of those that are no model's."""
     every = [_Named(f"/spec{pointer}", uri) for pointer, uri in named]
-    found = _look_at(every, timeout_seconds)
+    found = _look_at(every, timeout_seconds, refusal)
     files = [file for one in every if not one.pointer.startswith(of_models) for file in found[one]]
     return sum(file.size_bytes for file in files) if _have_sizes(files) else None
 
@@ -124,9 +131,11 @@ def _corpus_uris(spec: PretrainSpec, pointer: str) -> Iterator[_Named]:
                 yield _Named(f"{pointer}/corpus/sources/{index}/uris/{number}", uri)
 
 
-def _look_at(uris: Sequence[_Named], timeout_seconds: float) -> dict[_Named, list[storage.FoundFile]]:
+def _look_at(
+    uris: Sequence[_Named], timeout_seconds: float, refusal: Refusal | None
+) -> dict[_Named, list[storage.FoundFile]]:
     deadline = time.monotonic() + timeout_seconds
-    answers = _in_threads(_files_or_reason, uris)
+    answers = _in_threads(lambda uri: _files_or_reason(uri, refusal), uris)
     found: dict[_Named, list[storage.FoundFile]] = {}
     faults: list[Fault] = []
     try:
@@ -148,10 +157,13 @@ def _look_at(uris: Sequence[_Named], timeout_seconds: float) -> dict[_Named, lis
     return found
 
 
-def _files_or_reason(uri: str) -> list[storage.FoundFile] | str:
+def _files_or_reason(uri: str, refusal: Refusal | None) -> list[storage.FoundFile] | str:
     """What a URI names, or in words why it cannot be read."""
     try:
         files = _expanded(uri)
+        reasons = (refusal(uri, file) for file in files) if refusal is not None else ()
+        if (reason := next(filter(None, reasons), None)) is not None:
+            return reason
     except StorageError as error:
         return error.reason
     except (OSError, ValueError, ImportError) as error:

@@ -7,8 +7,8 @@ and the state that speaks against it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 
+from service.access.audit import AuditEntry, Caller
 from service.errors import Fault, JobFinishedError, JobNotFoundError, WrongStateError
 from service.http.schemas import JobEdit
 from service.interfaces import JobStore
@@ -23,35 +23,38 @@ class Wishes:
         self._store = store
         self._wake = wake
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: str, caller: Caller) -> Job:
         """It should save a checkpoint and stop.
 
         Raises:
             JobFinishedError: it is over.
         """
-        return self._noted(job_id, self._store.request_cancel(job_id, datetime.now(UTC)), "cancel")
+        entry = self._entry("cancel", job_id, caller)
+        return self._noted(job_id, self._store.request_cancel(job_id, entry.at, entry), "cancel")
 
-    def kill(self, job_id: str) -> Job:
+    def kill(self, job_id: str, caller: Caller) -> Job:
         """It should stop at once, without a checkpoint.
 
         Raises:
             JobFinishedError: it is over.
         """
-        return self._noted(job_id, self._store.request_kill(job_id, datetime.now(UTC)), "kill")
+        entry = self._entry("kill", job_id, caller)
+        return self._noted(job_id, self._store.request_kill(job_id, entry.at, entry), "kill")
 
-    def pause(self, job_id: str) -> Job:
+    def pause(self, job_id: str, caller: Caller) -> Job:
         """It should save a checkpoint and leave its place until it is resumed; a queued job stays out of the queue.
 
         Raises:
             JobFinishedError: it is over.
             WrongStateError: it is to be cancelled, which outranks a pause.
         """
-        job = self._noted(job_id, self._store.request_pause(job_id, datetime.now(UTC)), "pause")
+        entry = self._entry("pause", job_id, caller)
+        job = self._noted(job_id, self._store.request_pause(job_id, entry.at, entry), "pause")
         if job.cancel_requested_at is not None:
             raise WrongStateError(job_id, job.state, "pause needs a job that nobody has cancelled")
         return job
 
-    def resume(self, job_id: str) -> Job:
+    def resume(self, job_id: str, caller: Caller) -> Job:
         """It should go on: back to the queue, and from its checkpoint. One that is pausing gets there first.
 
         Raises:
@@ -64,22 +67,24 @@ class Wishes:
             raise WrongStateError(job_id, job.state, "resume needs a job that nobody has cancelled")
         if job.pause_requested_at is None and job.state not in (JobState.PAUSING, JobState.PAUSED):
             raise WrongStateError(job_id, job.state, "resume needs a job that is PAUSED or asked to pause")
-        return self._noted(job_id, self._store.withdraw_pause(job_id), "resume")
+        entry = caller.entry("job.resume", job_id, job.project)
+        return self._noted(job_id, self._store.withdraw_pause(job_id, entry), "resume")
 
-    def archive(self, job_id: str, is_archived: bool = True) -> Job:
+    def archive(self, job_id: str, caller: Caller, is_archived: bool = True) -> Job:
         """Lists should leave it out, or show it again.
 
         Raises:
             WrongStateError: it is not over.
         """
-        job = self._store.set_archived(job_id, is_archived)
+        entry = self._entry("archive" if is_archived else "unarchive", job_id, caller)
+        job = self._store.set_archived(job_id, is_archived, entry)
         if job is None:
             raise JobNotFoundError(job_id)
         if not job.state.is_terminal and is_archived:
             raise WrongStateError(job_id, job.state, "archive needs a job that is SUCCEEDED, FAILED or CANCELLED")
         return job
 
-    def edit(self, job_id: str, request: JobEdit) -> Job:
+    def edit(self, job_id: str, request: JobEdit, caller: Caller) -> Job:
         """Change priority, labels and notes: what the request names; null clears."""
         given = request.model_fields_set
         job = self._store.edit(
@@ -87,10 +92,14 @@ class Wishes:
             priority=(request.priority or 0) if "priority" in given else None,
             labels=(request.labels or {}) if "labels" in given else None,
             notes=(request.notes or "") if "notes" in given else None,
+            audit=self._entry("edit", job_id, caller),
         )
         if job is None:
             raise JobNotFoundError(job_id)
         return job
+
+    def _entry(self, verb: str, job_id: str, caller: Caller) -> AuditEntry:
+        return caller.entry(f"job.{verb}", job_id, self._found(job_id).project)
 
     def _found(self, job_id: str) -> Job:
         job = self._store.get(job_id)

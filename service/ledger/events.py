@@ -13,8 +13,8 @@ from service.feeds.records import EventPage, EventType, JobEvent, Told
 from service.ledger.feed_tables import EventCounterRow, EventRow
 
 
-def write_events(session: Session, job_id: str, told: Sequence[Told]) -> None:
-    """Add events to a transaction, as its last statements.
+def write_events(session: Session, job_id: str, project: str, told: Sequence[Told]) -> None:
+    """Add events of a job of a project to a transaction, as its last statements.
 
     Numbers come from a counter row, whose lock is held to the end of the transaction: so they are given out in the
     order of the commits, without gaps. A reader that has seen number n has seen all before it. With a sequence of
@@ -32,6 +32,7 @@ def write_events(session: Session, job_id: str, told: Sequence[Told]) -> None:
             "seq": seq,
             "at": at,
             "job_id": job_id,
+            "project": project,
             "type": event.type.value,
             "payload": json.dumps(event.payload, allow_nan=False),
         }
@@ -46,11 +47,15 @@ class SqlEventStore:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def read_events(self, after: int, limit: int, job_id: str | None = None) -> EventPage:
-        """Events with larger numbers, of one job or of all, at most `limit`."""
+    def read_events(
+        self, after: int, limit: int, job_id: str | None = None, projects: frozenset[str] | None = None
+    ) -> EventPage:
+        """Events with larger numbers, of one job or of all, of some projects or of all, at most `limit`."""
         query = select(EventRow).where(EventRow.seq > after).order_by(EventRow.seq).limit(limit)
         if job_id is not None:
             query = query.where(EventRow.job_id == job_id)
+        if projects is not None:
+            query = query.where(EventRow.project.in_(sorted(projects)))
         # Each reading sees what is committed then. The last number is read before the events and the pruned one after
         # them: whatever is written or deleted in between, the page claims too little and never too much.
         with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -59,7 +64,9 @@ class SqlEventStore:
                 return EventPage((), pruned_seq, last_seq)
             rows = connection.execute(query.with_only_columns(*EventRow.__table__.columns)).all()
             pruned_seq, _ = _bounds(connection.execute(_BOUNDS).one())
-        events = tuple(JobEvent(r.seq, r.at, r.job_id, EventType(r.type), json.loads(r.payload)) for r in rows)
+        events = tuple(
+            JobEvent(r.seq, r.at, r.job_id, r.project, EventType(r.type), json.loads(r.payload)) for r in rows
+        )
         return EventPage(events, pruned_seq, last_seq)
 
     def prune_events(self, before: datetime, keep: int, limit: int) -> int:

@@ -14,11 +14,13 @@ class EventRow(Base):
     """`service.feeds.records.JobEvent`. Without a foreign key: what is told outlives what it tells of."""
 
     __tablename__ = "events"
-    __table_args__ = (Index(None, "job_id", "seq"),)
+    __table_args__ = (Index(None, "job_id", "seq"), Index(None, "project", "seq"))
 
     seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     at: Mapped[datetime] = mapped_column(UtcDateTime)
     job_id: Mapped[str] = mapped_column(String(63))
+    project: Mapped[str] = mapped_column(String(40), server_default="default")
+    """The job's, which never changes: whoever follows all jobs is given those of the projects that they see."""
     type: Mapped[str] = mapped_column(String(20))
     payload: Mapped[str] = mapped_column(Text)
 

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Select, String, and_, exists, false, or_, select, tuple_
+from sqlalchemy import Select, String, and_, exists, false, or_, select, tuple_, union_all
 from sqlalchemy.orm import aliased
 
 from service.interfaces import JobFilter
 from service.ledger.tables import JobLabelRow, JobRow, UtcDateTime
 from service.states import ACTIVE_STATES, TERMINAL_STATES, JobState
 
+MAX_BRANCHES = 100
+"""Projects whose jobs are looked for one by one; SQLite takes 500 at most."""
+
 
 def page_query(wanted: JobFilter) -> Select[Any]:
-    """Jobs, newest first. With labels, the index of the first one leads."""
+    """Jobs, newest first. With labels the index of the first one leads, else the owner's or the project's."""
+    projects = sorted(wanted.projects or ())
+    if not 1 < len(projects) <= MAX_BRANCHES or wanted.labels or wanted.owner is not None:
+        return _page_query(wanted)
+    # The newest of each project are one run of an index; those of several at once would all be read and sorted.
+    pages = [_page_query(replace(wanted, projects=frozenset({project}))) for project in projects]
+    newest = [page.with_only_columns(JobRow.job_id).subquery() for page in pages]
+    found = union_all(*(select(page.c.job_id) for page in newest))
+    query = select(JobRow).where(JobRow.job_id.in_(found))
+    return query.order_by(JobRow.created_at.desc(), JobRow.job_id.desc()).limit(wanted.limit)
+
+
+def _page_query(wanted: JobFilter) -> Select[Any]:
     query = select(JobRow)
     created_at: Any = JobRow.created_at
     job_id: Any = JobRow.job_id
@@ -35,6 +51,12 @@ def page_query(wanted: JobFilter) -> Select[Any]:
         query = query.where(JobRow.name == wanted.name)
     if wanted.kind is not None:
         query = query.where(JobRow.kind == wanted.kind)
+    if wanted.projects is not None:
+        one = len(wanted.projects) == 1
+        project = JobRow.project
+        query = query.where(project == min(wanted.projects) if one else project.in_(sorted(wanted.projects)))
+    if wanted.owner is not None:
+        query = query.where(JobRow.owner == wanted.owner)
     if wanted.before is not None:
         # Said by type: left to the driver, the moment keeps its zone and PostgreSQL reads it in the server's.
         before = tuple_(*wanted.before, types=[UtcDateTime(), String()])

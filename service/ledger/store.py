@@ -15,8 +15,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from pipelines.specs.documents import JobResult, Progress
+from service.access.audit import AuditEntry
 from service.feeds.telling import ProgressGate, told_of_insert, told_of_update, told_of_wish
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, StaleJobError
+from service.ledger.access_store import audit_row
 from service.ledger.events import write_events
 from service.ledger.queries import page_query, queued_query, unsettled_query
 from service.ledger.tables import ClusterStatusRow, IdempotencyKeyRow, JobLabelRow, JobRow
@@ -55,8 +57,8 @@ class SqlJobStore:
         self._gate = gate or ProgressGate(0.0)
         self._on_update = on_update
 
-    def insert(self, job: Job, key: IdempotencyKey | None = None) -> None:
-        """Add a job, and with it the key of the request that made it.
+    def insert(self, job: Job, key: IdempotencyKey | None = None, audit: AuditEntry | None = None) -> None:
+        """Add a job, and with it the key of the request that made it and its row of the audit log.
 
         Raises:
             DuplicateKeyError: the key is taken; nothing was added.
@@ -70,7 +72,9 @@ class SqlJobStore:
                 if key is not None:
                     session.add(IdempotencyKeyRow(key=key.key, body_sha256=key.body_sha256, job_id=job.job_id))
                     session.flush()
-                write_events(session, job.job_id, told_of_insert(job))
+                _add_entry(session, audit)
+                write_events(session, job.job_id, job.project, told_of_insert(job))
+            _say_kept(audit)
         except IntegrityError as error:
             if key is not None and self.find_by_key(key.key) is not None:
                 raise DuplicateKeyError(key.key) from error
@@ -94,24 +98,26 @@ class SqlJobStore:
         with Session(self._engine) as session:
             return [_job(row) for row in session.scalars(page_query(wanted))]
 
-    def request_cancel(self, job_id: str, at: datetime) -> Job | None:
-        """Note that a job should stop, once and only if it is not over; the job as it then is."""
+    def request_cancel(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
+        """Note that a job should stop, once and only if it is not over; the job as it then is. The row of the audit log
+        is added where it was noted.
+        """
         statement = update(JobRow).where(
             JobRow.job_id == job_id,
             JobRow.cancel_requested_at.is_(None),
             JobRow.state.not_in(_TERMINAL),
         )
-        return self._wish(job_id, "cancel", statement.values(cancel_requested_at=at))
+        return self._wish(job_id, "cancel", statement.values(cancel_requested_at=at), audit)
 
-    def request_kill(self, job_id: str, at: datetime) -> Job | None:
+    def request_kill(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
         """Note that a job should end at once, and that it should stop; the job as it then is."""
         statement = update(JobRow).where(
             JobRow.job_id == job_id, JobRow.kill_requested_at.is_(None), JobRow.state.not_in(_TERMINAL)
         )
         asked = func.coalesce(JobRow.cancel_requested_at, bindparam("at", at, type_=JobRow.cancel_requested_at.type))
-        return self._wish(job_id, "kill", statement.values(kill_requested_at=at, cancel_requested_at=asked))
+        return self._wish(job_id, "kill", statement.values(kill_requested_at=at, cancel_requested_at=asked), audit)
 
-    def request_pause(self, job_id: str, at: datetime) -> Job | None:
+    def request_pause(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
         """Note that a job should pause, unless it is over or to be cancelled; the job as it then is."""
         statement = update(JobRow).where(
             JobRow.job_id == job_id,
@@ -119,14 +125,14 @@ class SqlJobStore:
             JobRow.cancel_requested_at.is_(None),
             JobRow.state.not_in(_TERMINAL),
         )
-        return self._wish(job_id, "pause", statement.values(pause_requested_at=at))
+        return self._wish(job_id, "pause", statement.values(pause_requested_at=at), audit)
 
-    def withdraw_pause(self, job_id: str) -> Job | None:
+    def withdraw_pause(self, job_id: str, audit: AuditEntry | None = None) -> Job | None:
         """Note that a job should no longer pause, unless it is over; the job as it then is."""
         statement = update(JobRow).where(
             JobRow.job_id == job_id, JobRow.pause_requested_at.is_not(None), JobRow.state.not_in(_TERMINAL)
         )
-        return self._wish(job_id, "resume", statement.values(pause_requested_at=None))
+        return self._wish(job_id, "resume", statement.values(pause_requested_at=None), audit)
 
     def edit(
         self,
@@ -135,6 +141,7 @@ class SqlJobStore:
         priority: int | None = None,
         labels: Mapping[str, str] | None = None,
         notes: str | None = None,
+        audit: AuditEntry | None = None,
     ) -> Job | None:
         """Change what people say of a job; None leaves a field as it is. The job as it then is."""
         changes = {"priority": priority, "labels": labels, "notes": notes}
@@ -143,18 +150,28 @@ class SqlJobStore:
             return self.get(job_id)
         with self._writing() as session:
             # The row first: whoever edits the same job meanwhile waits for it, and then finds all of this.
-            session.execute(update(JobRow).where(JobRow.job_id == job_id).values(**_columns(given)))
+            statement = update(JobRow).where(JobRow.job_id == job_id).values(**_columns(given))
+            if not session.execute(statement.returning(JobRow.job_id)).all():
+                return None
             if labels is not None:
                 session.execute(delete(JobLabelRow).where(JobLabelRow.job_id == job_id))
                 for key, value in labels.items():
                     session.execute(_insert_label(job_id, key, value))
+            _add_entry(session, audit)
+        _say_kept(audit)
         return self.get(job_id)
 
-    def set_archived(self, job_id: str, is_archived: bool) -> Job | None:
+    def set_archived(self, job_id: str, is_archived: bool, audit: AuditEntry | None = None) -> Job | None:
         """Take a job that is over out of lists, or put it back; the job as it then is."""
-        statement = update(JobRow).where(JobRow.job_id == job_id, JobRow.state.in_(_TERMINAL))
+        statement = update(JobRow).where(
+            JobRow.job_id == job_id, JobRow.state.in_(_TERMINAL), JobRow.is_archived != is_archived
+        )
         with self._writing() as session:
-            session.execute(statement.values(is_archived=is_archived))
+            changed = session.execute(statement.values(is_archived=is_archived).returning(JobRow.job_id)).all()
+            if changed:
+                _add_entry(session, audit)
+        if changed:
+            _say_kept(audit)
         return self.get(job_id)
 
     def list_unsettled(self) -> list[Job]:
@@ -189,7 +206,7 @@ class SqlJobStore:
             touched = session.execute(statement.values(**_columns(changes)).returning(JobRow.job_id)).all()
             if not touched:
                 raise StaleJobError(job.job_id)
-            write_events(session, job.job_id, told_of_update(job, changes, self._gate))
+            write_events(session, job.job_id, job.project, told_of_update(job, changes, self._gate))
         if self._on_update is not None:
             self._on_update(job, changes)
         return replace(job, **changes)
@@ -222,12 +239,29 @@ class SqlJobStore:
                 self._guard(session)
             yield session
 
-    def _wish(self, job_id: str, wish: str, statement: Update) -> Job | None:
-        """Note a wish, and tell of it if that changed the row."""
+    def _wish(self, job_id: str, wish: str, statement: Update, audit: AuditEntry | None) -> Job | None:
+        """Note a wish, and tell and keep a record of it if that changed the row."""
         with self._writing() as session:
-            wished = session.execute(statement.returning(JobRow.job_id)).all()
-            write_events(session, job_id, told_of_wish(wish) if wished else [])
+            project = session.execute(statement.returning(JobRow.project)).scalar_one_or_none()
+            if project is not None:
+                _add_entry(session, audit)
+                write_events(session, job_id, project, told_of_wish(wish))
+        if project is not None:
+            _say_kept(audit)
         return self.get(job_id)
+
+
+def _add_entry(session: Session, audit: AuditEntry | None) -> None:
+    """Add a row to the audit log, now: events are the last that a transaction writes."""
+    if audit is not None:
+        session.add(audit_row(audit))
+        session.flush()
+
+
+def _say_kept(audit: AuditEntry | None) -> None:
+    """After the commit: whoever asked for the row knows that it is there."""
+    if audit is not None and audit.on_kept is not None:
+        audit.on_kept()
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,9 +57,12 @@ class JobRow(Base):
         Index(None, "created_at", "job_id"),
         Index(None, "state", "created_at", "job_id"),
         Index(None, "state", "queue_rank", "created_at", "job_id"),
-        # Lists, which leave out what is archived.
+        # Lists, which leave out what is archived: of all jobs, of a project's, of an owner's.
         Index(None, "is_archived", "created_at", "job_id"),
         Index(None, "is_archived", "state", "created_at", "job_id"),
+        Index(None, "project", "is_archived", "created_at", "job_id"),
+        Index(None, "project", "is_archived", "state", "created_at", "job_id"),
+        Index(None, "owner", "is_archived", "created_at", "job_id"),
         # What the reconciler looks for every two seconds, among a million jobs that are over.
         Index(None, "state", "is_log_saved"),
         Index(None, "state", "cancel_requested_at"),
@@ -83,6 +86,8 @@ class JobRow(Base):
     result: Mapped[str | None] = mapped_column(Text)
     failure: Mapped[str | None] = mapped_column(Text)
     is_log_saved: Mapped[bool] = mapped_column(Boolean)
+    project: Mapped[str] = mapped_column(String(40), server_default="default")
+    owner: Mapped[str] = mapped_column(String(200), server_default="local")
     queue_rank: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     """The priority with its sign turned, so that one ascending index has the queue in its order."""
     labels: Mapped[str | None] = mapped_column(Text)
@@ -116,7 +121,7 @@ class JobLabelRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """A client's name for the request that made a job."""
+    """A client's name for the request that made a job; of all but the local user a digest of it, owner and project."""
 
     __tablename__ = "idempotency_keys"
 
@@ -136,3 +141,49 @@ class ClusterStatusRow(Base):
     ray_error: Mapped[str | None] = mapped_column(Text)
     num_cpus: Mapped[float | None] = mapped_column(Float)
     num_gpus: Mapped[float | None] = mapped_column(Float)
+
+
+class ProjectRow(Base):
+    """A name that jobs, models and keys belong to. Projects are never deleted."""
+
+    __tablename__ = "projects"
+
+    name: Mapped[str] = mapped_column(String(40), primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(String(250))
+
+
+class ApiKeyRow(Base):
+    """`service.access.keys.ApiKey`: no secret, but the hash of one."""
+
+    __tablename__ = "api_keys"
+
+    key_id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    secret_sha256: Mapped[str] = mapped_column(String(64))
+    name: Mapped[str] = mapped_column(String(100))
+    owner: Mapped[str] = mapped_column(String(200))
+    project: Mapped[str | None] = mapped_column(ForeignKey("projects.name"), index=True)
+    role: Mapped[str] = mapped_column(String(20))
+    scopes: Mapped[str] = mapped_column(String(200))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(String(250))
+    expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class AuditRow(Base):
+    """`service.access.audit.AuditEntry`. The migration adds triggers that refuse to change or delete a row."""
+
+    __tablename__ = "audit_log"
+    __table_args__ = (Index(None, "project", "audit_id"), {"sqlite_autoincrement": True})
+
+    audit_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    request_id: Mapped[str] = mapped_column(String(100))
+    principal: Mapped[str] = mapped_column(String(300))
+    action: Mapped[str] = mapped_column(String(120))
+    object: Mapped[str] = mapped_column(Text)
+    project: Mapped[str | None] = mapped_column(String(40))
+    outcome: Mapped[str] = mapped_column(String(120))
+    address: Mapped[str] = mapped_column(Text)

@@ -71,11 +71,13 @@ def test_everything_that_is_waited_for_can_say_that_it_is_well(compose: dict[str
 
 
 def test_the_services_variables_are_settings(compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in compose["services"]["service"]["environment"].items():
+    told = compose["services"]["service"]["environment"]
+    names = {f"ELECTRA_{name.upper()}" for name in Settings.model_fields}
+    assert {name for name in told if name.startswith("ELECTRA_")} <= names
+    for name, value in told.items():
         monkeypatch.setenv(name, value)
-    if "access" not in Settings.model_fields:
-        monkeypatch.setenv("ELECTRA_HOST", "127.0.0.1")
     settings = Settings()
+    assert (settings.access, settings.tls_upstream, settings.host) == ("keys", True, "0.0.0.0")
     assert settings.ray_address == "http://ray-head:8265"
     assert settings.allowed_hosts == ("service",)
     assert json.loads(compose["services"]["service"]["environment"]["ELECTRA_ALLOWED_HOSTS"]) == ["service"]

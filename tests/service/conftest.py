@@ -12,12 +12,14 @@ from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
 from service_feeds import feeds
 from sqlalchemy import Engine
 
+from service.access.access import Access
 from service.app import create_app
 from service.http.desk import Desk
 from service.joblogs.kept import KeptLogs
 from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
+from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
 from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
@@ -117,6 +119,7 @@ def desk(
         kept_logs=KeptLogs(store, settings),
         predictions=predictions,
         trials=Trials(folders),
+        access=Access(settings, SqlAccessStore(store._engine)),
         **feeds(store._engine, store, settings),
     )
 

@@ -12,6 +12,7 @@ from pipelines.specs.documents import Control, JobResult, Progress, StopAction
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.prediction import ClassificationPrediction, PredictAnswer, PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TrialList
+from service.access.audit import AuditEntry
 from service.interfaces import (
     AttemptState,
     AttemptStatus,
@@ -58,10 +59,11 @@ class MemoryJobStore:
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
         self.keys: dict[str, tuple[IdempotencyKey, str]] = {}
+        self.audit: list[AuditEntry] = []
         self.status: ClusterStatus | None = None
         self._lock = threading.RLock()
 
-    def insert(self, job: Job, key: IdempotencyKey | None = None) -> None:
+    def insert(self, job: Job, key: IdempotencyKey | None = None, audit: AuditEntry | None = None) -> None:
         with self._lock:
             if key is not None and key.key in self.keys:
                 raise DuplicateKeyError(key.key)
@@ -69,6 +71,7 @@ class MemoryJobStore:
             self.jobs[job.job_id] = job
             if key is not None:
                 self.keys[key.key] = (key, job.job_id)
+            self._keep(audit)
 
     def find_by_key(self, key: str) -> tuple[IdempotencyKey, Job] | None:
         found = self.keys.get(key)
@@ -86,51 +89,59 @@ class MemoryJobStore:
             and wanted.kind in (None, job.kind)
             and wanted.is_archived in (None, job.is_archived)
             and wanted.labels.items() <= job.labels.items()
+            and (wanted.projects is None or job.project in wanted.projects)
+            and wanted.owner in (None, job.owner)
             and (wanted.before is None or (job.created_at, job.job_id) < wanted.before)
         ]
         return found[: wanted.limit]
 
-    def request_cancel(self, job_id: str, at: datetime) -> Job | None:
+    def request_cancel(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
         with self._lock:
             job = self.jobs.get(job_id)
             if job is not None and not job.state.is_terminal and job.cancel_requested_at is None:
                 self.jobs[job_id] = replace(job, cancel_requested_at=at)
+                self._keep(audit)
             return self.jobs.get(job_id)
 
-    def request_kill(self, job_id: str, at: datetime) -> Job | None:
+    def request_kill(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
         with self._lock:
             job = self.jobs.get(job_id)
             if job is not None and not job.state.is_terminal and job.kill_requested_at is None:
                 asked = job.cancel_requested_at or at
                 self.jobs[job_id] = replace(job, kill_requested_at=at, cancel_requested_at=asked)
+                self._keep(audit)
             return self.jobs.get(job_id)
 
-    def request_pause(self, job_id: str, at: datetime) -> Job | None:
+    def request_pause(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
         with self._lock:
             job = self.jobs.get(job_id)
             if job is not None and not (job.state.is_terminal or job.cancel_requested_at or job.pause_requested_at):
                 self.jobs[job_id] = replace(job, pause_requested_at=at)
+                self._keep(audit)
             return self.jobs.get(job_id)
 
-    def withdraw_pause(self, job_id: str) -> Job | None:
+    def withdraw_pause(self, job_id: str, audit: AuditEntry | None = None) -> Job | None:
         with self._lock:
             job = self.jobs.get(job_id)
-            if job is not None and not job.state.is_terminal:
+            if job is not None and not job.state.is_terminal and job.pause_requested_at is not None:
                 self.jobs[job_id] = replace(job, pause_requested_at=None)
+                self._keep(audit)
             return self.jobs.get(job_id)
 
-    def edit(self, job_id: str, **changes: Any) -> Job | None:
+    def edit(self, job_id: str, *, audit: AuditEntry | None = None, **changes: Any) -> Job | None:
         with self._lock:
-            if job_id in self.jobs:
-                given = {name: value for name, value in changes.items() if value is not None}
+            given = {name: value for name, value in changes.items() if value is not None}
+            if job_id in self.jobs and given:
                 self.jobs[job_id] = replace(self.jobs[job_id], **given)
+                self._keep(audit)
             return self.jobs.get(job_id)
 
-    def set_archived(self, job_id: str, is_archived: bool) -> Job | None:
+    def set_archived(self, job_id: str, is_archived: bool, audit: AuditEntry | None = None) -> Job | None:
         with self._lock:
             job = self.jobs.get(job_id)
-            if job is not None and job.state.is_terminal:
+            if job is not None and job.state.is_terminal and job.is_archived != is_archived:
                 self.jobs[job_id] = replace(job, is_archived=is_archived)
+                self._keep(audit)
             return self.jobs.get(job_id)
 
     def list_unsettled(self) -> list[Job]:
@@ -173,6 +184,12 @@ class MemoryJobStore:
 
     def close(self) -> None:
         pass
+
+    def _keep(self, audit: AuditEntry | None) -> None:
+        if audit is not None:
+            self.audit.append(audit)
+            if audit.on_kept is not None:
+                audit.on_kept()
 
     def _sorted(self) -> list[Job]:
         return sorted(self.jobs.values(), key=lambda job: (job.created_at, job.job_id))

@@ -269,7 +269,8 @@ REQUESTS: list[tuple[str, str, int, str, str | None]] = [
     ("GET", "/v1/jobs?limit=201", 422, "invalid_request", "/query/limit"),
     ("GET", "/v1/jobs?kind=x", 422, "invalid_request", "/query/kind"),
     ("GET", "/v1/jobs?stat=QUEUED", 422, "invalid_request", "/query/stat"),
-    ("GET", "/v1/jobs/pt-0123/logs?tail=0", 422, "invalid_request", "/query/tail"),
+    # Whether there is such a job is settled before anything else: else the answer would tell of a job that is hidden.
+    ("GET", "/v1/jobs/pt-0123/logs?tail=0", 404, "job_not_found", None),
     ("GET", "/v1/presets/huge", 404, "preset_not_found", None),
     ("GET", "/nothing", 404, "not_found", None),
     ("GET", "/%ff%00", 404, "not_found", None),

@@ -13,6 +13,7 @@ from pipelines.specs.plans import FinetunePlan
 from pipelines.specs.prediction import PredictInput
 from pipelines.specs.presets import PRESETS
 from service import client as client_module
+from service import client_logs
 from service.client import (
     ApiError,
     ClientError,
@@ -42,7 +43,7 @@ def electra(settings: Settings, desk: Desk) -> Iterator[ElectraClient]:
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "_RETRY_DELAYS_SECONDS", (0.0, 0.0))
-    monkeypatch.setattr(client_module, "_STREAM_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(client_logs, "STREAM_RETRY_SECONDS", 0.0)
 
 
 def client_of(handler: Handler, stream_patience_seconds: float = 5.0) -> ElectraClient:

@@ -15,7 +15,7 @@ from live_service import serve_desk
 from service_doubles import make_job
 from typer.testing import CliRunner
 
-from service import client as client_module
+from service import client_logs
 from service.cli import app
 from service.cli.events import event_line
 from service.client import ElectraClient
@@ -224,7 +224,7 @@ async def test_what_is_no_position_is_refused(
 
 
 def test_the_client_follows_across_broken_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_STREAM_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(client_logs, "STREAM_RETRY_SECONDS", 0.0)
     asked: list[str | None] = []
     one = 'id: {0}\nevent: state\ndata: {{"seq": {0}, "type": "state", "job_id": "j", "payload": {{}}}}\n\n'
     first = 'id: 4\nevent: open\ndata: {"seq": 4}\n\n' + one.format(5)

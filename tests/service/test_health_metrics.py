@@ -15,12 +15,13 @@ from service_feeds import feeds
 from sqlalchemy import Engine, text
 from structlog.testing import capture_logs
 
+from service.access.escaping import escape_controls
 from service.feeds.health import ServiceHealth
 from service.feeds.metrics import ServiceMetrics
 from service.http.desk import Desk
 from service.ledger.health import SqlLedgerHealth
 from service.ledger.store import SqlJobStore
-from service.logs import configure_logs, escape_controls
+from service.logs import configure_logs
 from service.records import ClusterStatus
 from service.settings import Settings
 from service.states import JobState

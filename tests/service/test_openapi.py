@@ -24,12 +24,14 @@ from schemathesis.specs.openapi.checks import (
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders, make_job
 from service_feeds import feeds
 
+from service.access.access import Access
 from service.app import create_app
 from service.http.desk import Desk
 from service.joblogs.kept import KeptLogs
 from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
+from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
 from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
@@ -69,6 +71,7 @@ def wire(settings: Settings) -> Iterator[Desk]:
         kept_logs=KeptLogs(store, settings),
         predictions=predictions,
         trials=Trials(folders),
+        access=Access(settings, SqlAccessStore(engine)),
         **feeds(engine, store, settings),
     )
     store.close()

@@ -9,8 +9,8 @@ from service.settings import Settings
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", ""])
-def test_only_loopback_is_listened_on(host: str) -> None:
-    with pytest.raises(ValidationError, match="no access keys yet"):
+def test_without_keys_only_loopback_is_listened_on(host: str) -> None:
+    with pytest.raises(ValidationError, match="without keys the service listens to this machine only"):
         Settings(host=host)
 
 

@@ -206,6 +206,12 @@ LISTS = {
     "of_a_state": JobFilter(states=[JobState.FAILED]),
     "of_a_label": JobFilter(labels={"a": "1"}),
     "of_two_labels": JobFilter(labels={"a": "1", "b": "2"}, before=(START, "pt-1")),
+    "of_a_project": JobFilter(projects=frozenset({"law"}), before=(START, "pt-1")),
+    "of_a_project_archived": JobFilter(projects=frozenset({"law"}), is_archived=True),
+    "of_a_project_and_a_state": JobFilter(projects=frozenset({"law"}), states=[JobState.FAILED]),
+    "of_an_owner": JobFilter(owner="ada"),
+    "of_an_owner_in_projects": JobFilter(owner="ada", projects=frozenset({"law", "clinical"})),
+    "of_a_label_in_projects": JobFilter(labels={"a": "1"}, projects=frozenset({"law", "clinical"})),
 }
 
 
@@ -214,6 +220,35 @@ def test_a_page_is_one_run_of_an_index_without_sorting(store: SqlJobStore, query
     plan = plan_of(store, query)
     assert not any("TEMP B-TREE" in step or step.startswith("SCAN jobs USING") for step in plan[1:]), plan
     assert all("USING" in step for step in plan if "SEARCH" in step or "SCAN" in step), plan
+
+
+def test_a_page_of_several_projects_reads_the_newest_of_each(store: SqlJobStore) -> None:
+    """What is sorted at the end are the few of their pages, by their primary key."""
+    plan = plan_of(store, page_query(JobFilter(projects=frozenset({"law", "clinical"}), limit=7)))
+    runs = [step for step in plan if "ix_jobs_project_is_archived_created_at_job_id" in step]
+    assert len(runs) == 2, plan
+    assert all("project=? AND is_archived=?" in step for step in runs)
+    assert not any(step.startswith("SCAN jobs") for step in plan), plan
+
+
+def test_pages_are_of_the_projects_and_the_owner_that_are_asked_for(any_store: JobStore) -> None:
+    for number in range(9):
+        project, owner = ("law", "clinical", "default")[number % 3], ("ada", "ben")[number % 2]
+        any_store.insert(
+            make_job(job_id=f"pt-{number}", created_at=START + timedelta(seconds=number), project=project, owner=owner)
+        )
+
+    def found(*projects: str, **changes: Any) -> list[str]:
+        wanted = JobFilter(projects=frozenset(projects) if projects else None, **changes)
+        return [job.job_id.removeprefix("pt-") for job in any_store.page(wanted)]
+
+    assert found("law", "clinical") == ["7", "6", "4", "3", "1", "0"]
+    assert found("law", "clinical", limit=2) == ["7", "6"]
+    assert found("law", "clinical", before=(START + timedelta(seconds=6), "pt-6")) == ["4", "3", "1", "0"]
+    assert found("law") == ["6", "3", "0"]
+    assert found("law", "clinical", owner="ben") == ["7", "3", "1"]
+    assert found(owner="ada", limit=2) == ["8", "6"]
+    assert any_store.page(JobFilter(projects=frozenset())) == []
 
 
 def test_the_queue_is_one_run_of_an_index(store: SqlJobStore) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import structlog
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
+from service.errors import Fault, NotReadyError
 from service.feeds.metrics import CONTENT_TYPE
-from service.http.desk import HealthDep, MetricsDep
+from service.http.desk import HealthDep, MetricsDep, SettingsDep
 from service.http.problems import problems
 from service.http.schemas import Health, Readiness, ReadyPart
 
+log = structlog.get_logger(__name__)
 router = APIRouter(tags=["health"])
 
 _METRICS: dict[int | str, dict[str, Any]] = {
@@ -26,12 +29,29 @@ async def get_health() -> Health:
 
 
 @router.get("/readyz", responses=problems(503))
-def get_readiness(health: HealthDep) -> Readiness:
-    """Database, tables, reconciler and Ray are there, each named. Without Ray jobs are still taken, and wait."""
-    parts = health.check()
+def get_readiness(health: HealthDep, settings: SettingsDep) -> Readiness:
+    """Database, tables, reconciler and Ray are there, each named. Without Ray jobs are still taken, and wait.
+
+    Where keys are asked for, what is wrong with a part stands in the service's log alone.
+    """
+    # Anybody may ask this, and the addresses of the cluster are nobody's business.
+    is_open = settings.access == "open"
+    try:
+        parts = health.check()
+    except NotReadyError as error:
+        if is_open:
+            raise
+        log.warning("not_ready", reason=error.detail)
+        faults = [Fault(fault.pointer, fault.rule) for fault in error.faults]
+        absent = ", ".join(fault.pointer.rpartition("/")[2] for fault in faults)
+        raise NotReadyError(f"Absent: {absent}. The service's log says more.", faults) from error
     return Readiness(
         parts={
-            name: ReadyPart(state="ok" if part.is_there else "absent", needed=part.is_needed, detail=part.detail)
+            name: ReadyPart(
+                state="ok" if part.is_there else "absent",
+                needed=part.is_needed,
+                detail=part.detail if is_open or part.is_there else "The service's log says more.",
+            )
             for name, part in parts.items()
         }
     )
@@ -39,5 +59,5 @@ def get_readiness(health: HealthDep) -> Readiness:
 
 @router.get("/metrics", response_class=PlainTextResponse, responses={**problems(), **_METRICS})
 def get_metrics(metrics: MetricsDep) -> Response:
-    """Metrics of this replica and of the queue, for Prometheus."""
+    """Metrics of this replica and of the queue, for Prometheus. Where keys are asked for, `metrics:read` is needed."""
     return Response(metrics.render(), media_type=CONTENT_TYPE)

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from pipelines.specs.plans import Plan
-from service.http.desk import JobsDep, SettingsDep
+from service.access.principals import Permission
+from service.http.authorisation import CallerDep
+from service.http.desk import AccessDep, JobsDep, SettingsDep
 from service.http.problems import problems
 from service.http.routes.bodies import StrictJsonRoute
 from service.http.schemas import JOB_ID_PATTERN, JobCreate, JobDetail, JobPage, JobPublic, JobQuery
@@ -33,16 +35,19 @@ CREATED_HEADERS: dict[int | str, dict[str, Any]] = {202: {"headers": _CREATED_HE
 """Of `responses=` of a route that makes a job."""
 
 
-@router.post("/jobs", status_code=202, responses=problems(409, 415) | CREATED_HEADERS)
+@router.post("/jobs", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
 def create_job(
     request: JobCreate,
     jobs: JobsDep,
     settings: SettingsDep,
     response: Response,
+    access: AccessDep,
+    caller: CallerDep,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> JobPublic:
     """Take a job. It waits its turn; follow it at `Location`."""
-    created = jobs.create(request, idempotency_key)
+    project = access.project_for(caller, request.project, Permission.JOBS_WRITE)
+    created = jobs.create(request, idempotency_key, caller=caller, project=project)
     response.headers["Location"] = f"/v1/jobs/{created.job.job_id}"
     if created.is_replay:
         response.headers["Idempotent-Replay"] = "true"
@@ -50,9 +55,10 @@ def create_job(
 
 
 @router.get("/jobs", responses=problems())
-def list_jobs(query: Annotated[JobQuery, Query()], jobs: JobsDep, settings: SettingsDep) -> JobPage:
-    """Jobs, newest first."""
-    found, next_cursor = jobs.page(query)
+def list_jobs(query: Annotated[JobQuery, Query()], jobs: JobsDep, settings: SettingsDep, caller: CallerDep) -> JobPage:
+    """Jobs of the projects that the principal sees, newest first."""
+    assert caller.principal is not None
+    found, next_cursor = jobs.page(query, caller.principal.projects_with(Permission.JOBS_READ))
     return JobPage(items=tuple(JobPublic.from_job(job, settings) for job in found), next_cursor=next_cursor)
 
 
@@ -63,12 +69,12 @@ def get_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobDetail:
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(404, 409))
-def cancel_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+def cancel_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep, caller: CallerDep) -> JobPublic:
     """Ask a job to stop. It saves a checkpoint and leaves; one that does not is ended."""
-    return JobPublic.from_job(jobs.cancel(job_id), settings)
+    return JobPublic.from_job(jobs.cancel(job_id, caller), settings)
 
 
-@router.post("/jobs:plan", responses=problems(415))
-def plan_job(request: JobCreate, jobs: JobsDep) -> Plan:
+@router.post("/jobs:plan", responses=problems(404, 415))
+def plan_job(request: JobCreate, jobs: JobsDep, access: AccessDep, caller: CallerDep) -> Plan:
     """The resolved spec and what it would cost: parameters, FLOPs, memory. Nothing is started."""
-    return jobs.plan(request)
+    return jobs.plan(request, access.project_for(caller, request.project, Permission.JOBS_WRITE))

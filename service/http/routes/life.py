@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from service.http.authorisation import CallerDep
 from service.http.desk import JobsDep, SettingsDep
 from service.http.problems import problems
 from service.http.routes.bodies import StrictJsonRoute
@@ -18,39 +19,39 @@ _NOTHING = JobAgain()
 
 
 @router.patch("/jobs/{job_id}", responses=problems(404, 415))
-def edit_job(job_id: JobId, request: JobEdit, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+def edit_job(job_id: JobId, request: JobEdit, jobs: JobsDep, settings: SettingsDep, caller: CallerDep) -> JobPublic:
     """Change priority, labels or notes. What is absent stays as it is; null clears."""
-    return JobPublic.from_job(jobs.wishes.edit(job_id, request), settings)
+    return JobPublic.from_job(jobs.wishes.edit(job_id, request, caller), settings)
 
 
 @router.post("/jobs/{job_id}/kill", status_code=202, responses=problems(404, 409))
-def kill_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+def kill_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep, caller: CallerDep) -> JobPublic:
     """End a job at once. What it has learned since its last checkpoint is lost."""
-    return JobPublic.from_job(jobs.wishes.kill(job_id), settings)
+    return JobPublic.from_job(jobs.wishes.kill(job_id, caller), settings)
 
 
 @router.post("/jobs/{job_id}/pause", status_code=202, responses=problems(404, 409))
-def pause_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+def pause_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep, caller: CallerDep) -> JobPublic:
     """Ask a job to save a checkpoint and to make room. A queued job waits outside the queue."""
-    return JobPublic.from_job(jobs.wishes.pause(job_id), settings)
+    return JobPublic.from_job(jobs.wishes.pause(job_id, caller), settings)
 
 
 @router.post("/jobs/{job_id}/resume", status_code=202, responses=problems(404, 409))
-def resume_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+def resume_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep, caller: CallerDep) -> JobPublic:
     """Put a paused job back into the queue; it goes on from its checkpoint to the same weights, bit for bit."""
-    return JobPublic.from_job(jobs.wishes.resume(job_id), settings)
+    return JobPublic.from_job(jobs.wishes.resume(job_id, caller), settings)
 
 
 @router.post("/jobs/{job_id}/archive", responses=problems(404, 409))
-def archive_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+def archive_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep, caller: CallerDep) -> JobPublic:
     """Leave a finished job out of lists. Nothing of it is deleted."""
-    return JobPublic.from_job(jobs.wishes.archive(job_id), settings)
+    return JobPublic.from_job(jobs.wishes.archive(job_id, caller), settings)
 
 
 @router.post("/jobs/{job_id}/unarchive", responses=problems(404))
-def unarchive_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep) -> JobPublic:
+def unarchive_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep, caller: CallerDep) -> JobPublic:
     """Show a job in lists again."""
-    return JobPublic.from_job(jobs.wishes.archive(job_id, is_archived=False), settings)
+    return JobPublic.from_job(jobs.wishes.archive(job_id, caller, is_archived=False), settings)
 
 
 @router.post("/jobs/{job_id}/retry", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
@@ -59,6 +60,7 @@ def retry_job(
     jobs: JobsDep,
     settings: SettingsDep,
     response: Response,
+    caller: CallerDep,
     request: JobAgain = _NOTHING,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> JobPublic:
@@ -66,7 +68,7 @@ def retry_job(
 
     `goes_on_with` in the answer says what is taken over.
     """
-    return _created(jobs.again.retry(job_id, request, idempotency_key), settings, response)
+    return _created(jobs.again.retry(job_id, request, idempotency_key, caller=caller), settings, response)
 
 
 @router.post("/jobs/{job_id}/clone", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
@@ -75,11 +77,12 @@ def clone_job(
     jobs: JobsDep,
     settings: SettingsDep,
     response: Response,
+    caller: CallerDep,
     request: JobAgain = _NOTHING,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> JobPublic:
     """Make a new job from the spec of another one, with overrides, from the start."""
-    return _created(jobs.again.clone(job_id, request, idempotency_key), settings, response)
+    return _created(jobs.again.clone(job_id, request, idempotency_key, caller=caller), settings, response)
 
 
 def _created(created: Created, settings: Settings, response: Response) -> JobPublic:

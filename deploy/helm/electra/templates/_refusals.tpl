@@ -100,7 +100,7 @@
 {{- fail (printf "service.autoscaling.minReplicas must be at most maxReplicas, got %d and %d" (int $v.service.autoscaling.minReplicas) (int $v.service.autoscaling.maxReplicas)) -}}
 {{- end -}}
 
-{{- $own := list "ELECTRA_HOST" "ELECTRA_PORT" "ELECTRA_ACCESS" "ELECTRA_TLS_UPSTREAM" "ELECTRA_ALLOWED_HOSTS" "ELECTRA_SOURCE_ROOTS" "ELECTRA_DATABASE_URL" "ELECTRA_STORAGE_URI" "ELECTRA_RAY_ADDRESS" "ELECTRA_RAY_TOKEN" "ELECTRA_RAY_TOKEN_PATH" "RAY_AUTH_MODE" "RAY_AUTH_TOKEN" "RAY_AUTH_TOKEN_PATH" -}}
+{{- $own := list "ELECTRA_HOST" "ELECTRA_PORT" "ELECTRA_ACCESS" "ELECTRA_TLS_UPSTREAM" "ELECTRA_ALLOWED_HOSTS" "ELECTRA_SOURCE_ROOTS" "ELECTRA_OIDC_ISSUER" "ELECTRA_OIDC_AUDIENCE" "ELECTRA_OIDC_GRANTS" "ELECTRA_DATABASE_URL" "ELECTRA_STORAGE_URI" "ELECTRA_RAY_ADDRESS" "ELECTRA_RAY_TOKEN" "ELECTRA_RAY_TOKEN_PATH" "RAY_AUTH_MODE" "RAY_AUTH_TOKEN" "RAY_AUTH_TOKEN_PATH" -}}
 {{- range $name := list "service" "ray" -}}
 {{- range $env := (index $v $name).extraEnv -}}
 {{- if has $env.name $own -}}
