@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,7 +12,6 @@ from service.cli.fields import LabelOption, NoteOption, PriorityOption, job_fiel
 from service.cli.follow import follow_to_the_end
 from service.cli.inputs import SetOption, open_client
 from service.cli.jobs import JobArgument
-from service.client import ElectraClient
 from service.http.schemas import JobPublic
 
 FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Show progress until the new job ends.")]
@@ -28,12 +28,7 @@ def retry(
     as_json: JsonOption = False,
 ) -> None:
     """Try a failed or cancelled job again, as a new job that goes on with what the old one left."""
-    fields = job_fields(priority, label, note)
-    with open_client(url) as client:
-        made = client.retry(job, overrides or (), fields=fields)
-        taken = {"checkpoint": "its newest checkpoint", "finished_seeds": "its finished seeds"}
-        rest = f"goes on with {taken[made.goes_on_with]}" if made.goes_on_with else "starts over"
-        _tell(client, made, f"{made.job_id} tries {job} again and {rest}.", follow, as_json)
+    _again("retry", job, overrides, job_fields(priority, label, note), url, follow, as_json)
 
 
 def clone(
@@ -47,18 +42,34 @@ def clone(
     as_json: JsonOption = False,
 ) -> None:
     """Make a new job from the spec of another one, with overrides, from the start."""
-    fields = job_fields(priority, label, note)
+    _again("clone", job, overrides, job_fields(priority, label, note), url, follow, as_json)
+
+
+def _again(
+    verb: Literal["retry", "clone"],
+    job: str,
+    overrides: Sequence[str] | None,
+    fields: Mapping[str, Any],
+    url: str | None,
+    follow: bool,
+    as_json: bool,
+) -> None:
     with open_client(url) as client:
-        made = client.clone(job, overrides or (), fields=fields)
-        _tell(client, made, f"{made.job_id} is a clone of {job}.", follow, as_json)
+        ask = client.retry if verb == "retry" else client.clone
+        made = ask(job, overrides or (), fields=fields)
+        if not as_json:
+            typer.echo(_sentence(made, job))
+            if not follow:
+                typer.echo(f"Watch it:  electra show {made.job_id}    electra logs -f {made.job_id}")
+        if follow:
+            made = follow_to_the_end(client, made.job_id, show_outcome=not as_json)
+        if as_json:
+            typer.echo(made.model_dump_json(indent=2, by_alias=True))
 
 
-def _tell(client: ElectraClient, made: JobPublic, sentence: str, follow: bool, as_json: bool) -> None:
-    if not as_json:
-        typer.echo(sentence)
-        if not follow:
-            typer.echo(f"Watch it:  electra show {made.job_id}    electra logs -f {made.job_id}")
-    if follow:
-        made = follow_to_the_end(client, made.job_id, show_outcome=not as_json)
-    if as_json:
-        typer.echo(made.model_dump_json(indent=2, by_alias=True))
+def _sentence(made: JobPublic, job: str) -> str:
+    if made.clone_of is not None:
+        return f"{made.job_id} is a clone of {job}."
+    taken = {"checkpoint": "its newest checkpoint", "finished_seeds": "its finished seeds"}
+    rest = f"goes on with {taken[made.goes_on_with]}" if made.goes_on_with else "starts over"
+    return f"{made.job_id} tries {job} again and {rest}."

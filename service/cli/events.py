@@ -11,7 +11,7 @@ from service.cli.inputs import open_client
 from service.cli.render import moment, printable
 
 if TYPE_CHECKING:
-    from service.event_client import FollowedEvent
+    from service.client.events import FollowedEvent
 
 _MAX_FIGURES = 4
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pipelines.specs.jobs import JobSpec
 from pipelines.specs.parsing import dump_spec
@@ -31,26 +31,27 @@ class Again:
             WrongStateError: the old job is not over, or has succeeded.
             FailsAgainError: it failed of something that the same spec would meet again.
         """
-        old = self._jobs.get(job_id)
-        named = self._jobs.named(key, caller, old.project, _body("retry", old, request))
-        if (earlier := self._jobs.find(named, key)) is not None:
-            return self._jobs.replay(earlier, caller)
-        if old.state not in (JobState.FAILED, JobState.CANCELLED):
-            raise WrongStateError(job_id, old.state, "retry needs a job that is FAILED or CANCELLED")
-        spec = self._jobs.admit_again(old, request.overrides)
-        _check_changed(old, spec)
-        said = {**_said(old, request), "retry_of": job_id}
-        return self._jobs.take(spec, named, key, caller=caller, action="job.retry", project=old.project, **said)
+        return self._make("retry", job_id, request, key, caller)
 
     def clone(self, job_id: str, request: JobAgain, key: str | None = None, *, caller: Caller) -> Created:
         """A new job with the spec of another one, whatever became of that, from the start."""
+        return self._make("clone", job_id, request, key, caller)
+
+    def _make(
+        self, verb: Literal["retry", "clone"], job_id: str, request: JobAgain, key: str | None, caller: Caller
+    ) -> Created:
         old = self._jobs.get(job_id)
-        named = self._jobs.named(key, caller, old.project, _body("clone", old, request))
+        named = self._jobs.named(key, caller, old.project, _body(verb, old, request))
+        # What a key has made is answered whatever became of the old job since.
         if (earlier := self._jobs.find(named, key)) is not None:
             return self._jobs.replay(earlier, caller)
+        if verb == "retry" and old.state not in (JobState.FAILED, JobState.CANCELLED):
+            raise WrongStateError(job_id, old.state, "retry needs a job that is FAILED or CANCELLED")
         spec = self._jobs.admit_again(old, request.overrides)
-        said = {**_said(old, request), "clone_of": job_id}
-        return self._jobs.take(spec, named, key, caller=caller, action="job.clone", project=old.project, **said)
+        if verb == "retry":
+            _check_changed(old, spec)
+        said = {**_said(old, request), f"{verb}_of": job_id}
+        return self._jobs.take(spec, named, key, caller=caller, action=f"job.{verb}", project=old.project, **said)
 
 
 def _check_changed(old: Job, spec: JobSpec) -> None:

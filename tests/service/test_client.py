@@ -12,8 +12,6 @@ from service_doubles import FakeLauncher, MemoryPredictionFolders, make_job
 from pipelines.specs.plans import FinetunePlan
 from pipelines.specs.prediction import PredictInput
 from pipelines.specs.presets import PRESETS
-from service import client as client_module
-from service import client_logs
 from service.client import (
     ApiError,
     ClientError,
@@ -21,6 +19,7 @@ from service.client import (
     SlowAnswerError,
     UnexpectedAnswerError,
     UnreachableError,
+    connection,
 )
 from service.http.desk import Desk
 from service.http.server_events import parse_events, stream_lines
@@ -42,8 +41,8 @@ def electra(settings: Settings, desk: Desk) -> Iterator[ElectraClient]:
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_RETRY_DELAYS_SECONDS", (0.0, 0.0))
-    monkeypatch.setattr(client_logs, "STREAM_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "_RETRY_DELAYS_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(connection, "STREAM_RETRY_SECONDS", 0.0)
 
 
 def client_of(handler: Handler, stream_patience_seconds: float = 5.0) -> ElectraClient:

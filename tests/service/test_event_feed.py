@@ -15,11 +15,10 @@ from live_service import serve_desk
 from service_doubles import make_job
 from typer.testing import CliRunner
 
-from service import client_logs
 from service.cli import app
 from service.cli.events import event_line
-from service.client import ElectraClient
-from service.event_client import FollowedEvent
+from service.client import ElectraClient, connection
+from service.client.events import FollowedEvent
 from service.feeds import feed as feed_module
 from service.feeds.feed import End, EventFeed, FeedItem, Opened, Reset
 from service.http.desk import Desk
@@ -224,7 +223,7 @@ async def test_what_is_no_position_is_refused(
 
 
 def test_the_client_follows_across_broken_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_logs, "STREAM_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "STREAM_RETRY_SECONDS", 0.0)
     asked: list[str | None] = []
     one = 'id: {0}\nevent: state\ndata: {{"seq": {0}, "type": "state", "job_id": "j", "payload": {{}}}}\n\n'
     first = 'id: 4\nevent: open\ndata: {"seq": 4}\n\n' + one.format(5)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
 
+from fastapi import APIRouter, Depends, Response
+
+from service.access.audit import Caller
 from service.http.authorisation import CallerDep
 from service.http.desk import JobsDep, SettingsDep
 from service.http.problems import problems
@@ -16,6 +21,26 @@ from service.settings import Settings
 router = APIRouter(prefix="/v1", tags=["jobs"], route_class=StrictJsonRoute)
 
 _NOTHING = JobAgain()
+
+
+@dataclass(frozen=True)
+class _AskedAgain:
+    """A request for a new job from an old one."""
+
+    job_id: str
+    request: JobAgain
+    idempotency_key: str | None
+    caller: Caller
+    settings: Settings
+    response: Response
+
+    def answer(self, make: Callable[..., Created]) -> JobPublic:
+        """Make the job, one way or the other, and say so."""
+        created = make(self.job_id, self.request, self.idempotency_key, caller=self.caller)
+        self.response.headers["Location"] = f"/v1/jobs/{created.job.job_id}"
+        if created.is_replay:
+            self.response.headers["Idempotent-Replay"] = "true"
+        return JobPublic.from_job(created.job, self.settings)
 
 
 @router.patch("/jobs/{job_id}", responses=problems(404, 415))
@@ -54,39 +79,30 @@ def unarchive_job(job_id: JobId, jobs: JobsDep, settings: SettingsDep, caller: C
     return JobPublic.from_job(jobs.wishes.archive(job_id, caller, is_archived=False), settings)
 
 
-@router.post("/jobs/{job_id}/retry", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
-def retry_job(
+def _asked_again(
     job_id: JobId,
-    jobs: JobsDep,
     settings: SettingsDep,
     response: Response,
     caller: CallerDep,
     request: JobAgain = _NOTHING,
     idempotency_key: IdempotencyKeyHeader = None,
-) -> JobPublic:
+) -> _AskedAgain:
+    return _AskedAgain(job_id, request, idempotency_key, caller, settings, response)
+
+
+AskedAgainDep = Annotated[_AskedAgain, Depends(_asked_again)]
+
+
+@router.post("/jobs/{job_id}/retry", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
+def retry_job(asked: AskedAgainDep, jobs: JobsDep) -> JobPublic:
     """Try a failed or cancelled job again, as a new job that goes on with what the old one left.
 
     `goes_on_with` in the answer says what is taken over.
     """
-    return _created(jobs.again.retry(job_id, request, idempotency_key, caller=caller), settings, response)
+    return asked.answer(jobs.again.retry)
 
 
 @router.post("/jobs/{job_id}/clone", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
-def clone_job(
-    job_id: JobId,
-    jobs: JobsDep,
-    settings: SettingsDep,
-    response: Response,
-    caller: CallerDep,
-    request: JobAgain = _NOTHING,
-    idempotency_key: IdempotencyKeyHeader = None,
-) -> JobPublic:
+def clone_job(asked: AskedAgainDep, jobs: JobsDep) -> JobPublic:
     """Make a new job from the spec of another one, with overrides, from the start."""
-    return _created(jobs.again.clone(job_id, request, idempotency_key, caller=caller), settings, response)
-
-
-def _created(created: Created, settings: Settings, response: Response) -> JobPublic:
-    response.headers["Location"] = f"/v1/jobs/{created.job.job_id}"
-    if created.is_replay:
-        response.headers["Idempotent-Replay"] = "true"
-    return JobPublic.from_job(created.job, settings)
+    return asked.answer(jobs.again.clone)

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any
 
-import httpx
-from pydantic import BaseModel
-
-from service.client_errors import ClientError
+from service.client.connection import Connection, segment
 from service.http.schemas import JobPublic
 
-_Model = TypeVar("_Model", bound=BaseModel)
 
-
-class LifeCalls(ABC):
-    """Part of `ElectraClient`, which knows how to send."""
-
-    @abstractmethod
-    def _call(self, method: str, path: str, *, is_safe: bool, **request: Any) -> httpx.Response: ...
-
-    @abstractmethod
-    def _read(self, model: type[_Model], answer: httpx.Response) -> _Model: ...
+class LifeCalls(Connection):
+    """Part of `ElectraClient`."""
 
     def kill(self, job_id: str) -> JobPublic:
         """End a job at once, without a checkpoint."""
@@ -88,14 +75,3 @@ class LifeCalls(ABC):
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         url = f"/v1/jobs/{segment(job_id)}/{verb}"
         return self._read(JobPublic, self._call("POST", url, is_safe=True, json=body, headers=headers))
-
-
-def segment(name: str) -> str:
-    """A job's id or a model's name as part of a path: whatever it holds, it names nothing else.
-
-    Raises:
-        ClientError: it is what paths are shortened by on their way.
-    """
-    if name in (".", ".."):
-        raise ClientError(f"a job or a model cannot be called {name!r}")
-    return quote(name, safe="")

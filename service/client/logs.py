@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
-import httpx
-from pydantic import BaseModel
-
-from service.client_errors import ApiError, UnreachableError, is_passing
-from service.client_life import segment
+from service.client import connection
+from service.client.connection import Connection, segment
+from service.client.errors import ApiError, UnreachableError, is_passing
 from service.http.log_schemas import LogPage, LogRecord, LogSourceList
 from service.http.server_events import ServerEvent
-
-STREAM_RETRY_SECONDS = 1.0
-_Model = TypeVar("_Model", bound=BaseModel)
-_Checked = TypeVar("_Checked")
 
 
 @dataclass(frozen=True)
@@ -31,22 +24,8 @@ class LogLine:
     """Give it as `last_event_id` to go on from here."""
 
 
-class LogCalls(ABC):
-    """Part of `ElectraClient`, which knows how to send."""
-
-    _stream_patience_seconds: float
-
-    @abstractmethod
-    def _get(self, path: str, params: Mapping[str, Any] | None = None) -> httpx.Response: ...
-
-    @abstractmethod
-    def _read(self, model: type[_Model], answer: httpx.Response) -> _Model: ...
-
-    @abstractmethod
-    def _checked(self, read: Callable[[bytes], _Checked], name: str, answer: httpx.Response | str) -> _Checked: ...
-
-    @abstractmethod
-    def _events_of(self, url: str, params: Mapping[str, Any], last_event_id: str | None) -> Iterator[ServerEvent]: ...
+class LogCalls(Connection):
+    """Part of `ElectraClient`."""
 
     def logs(self, job_id: str, *, attempt: int | None = None) -> str:
         """What a job has written so far: its last attempt, unless another is named."""
@@ -124,7 +103,7 @@ class LogCalls(ABC):
                 if not is_passing(error) or time.monotonic() - heard_at > self._stream_patience_seconds:
                     raise
             # The stream broke, or ended without saying that the log has: ask for the rest.
-            time.sleep(STREAM_RETRY_SECONDS)
+            time.sleep(connection.STREAM_RETRY_SECONDS)
 
     def _stream(self, job_id: str, query: Mapping[str, Any], last_event_id: str | None) -> Iterator[ServerEvent]:
         url = f"/v1/jobs/{segment(job_id)}/logs"

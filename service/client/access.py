@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeVar
-from urllib.parse import quote
-
-import httpx
-from pydantic import BaseModel
+from typing import Any
 
 from service.access.principals import Permission, Role
+from service.client.connection import Connection, segment
 from service.http.access_schemas import (
     DEFAULT_LIFETIME_DAYS,
     AuditPage,
@@ -22,19 +18,9 @@ from service.http.access_schemas import (
     ProjectPublic,
 )
 
-Model = TypeVar("Model", bound=BaseModel)
 
-
-class AccessCalls(ABC):
-    """Part of `ElectraClient`, which brings the two ways to ask."""
-
-    @abstractmethod
-    def _call(self, method: str, path: str, *, is_safe: bool, **request: Any) -> httpx.Response:
-        """One answer of success."""
-
-    @abstractmethod
-    def _read(self, model: type[Model], answer: httpx.Response) -> Model:
-        """What an answer says."""
+class AccessCalls(Connection):
+    """Part of `ElectraClient`."""
 
     def me(self) -> Me:
         """Who the service takes us for."""
@@ -79,7 +65,7 @@ class AccessCalls(ABC):
 
     def revoke_key(self, key_id: str) -> KeyPublic:
         """Make a key worthless, at once."""
-        path = f"/v1/keys/{quote(key_id, safe='')}/revoke"
+        path = f"/v1/keys/{segment(key_id)}/revoke"
         return self._read(KeyPublic, self._call("POST", path, is_safe=True))
 
     def projects(self) -> tuple[ProjectPublic, ...]:
