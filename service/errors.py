@@ -21,6 +21,8 @@ ServiceError
 │   ├── ModelNotFoundError
 │   ├── ProjectNotFoundError
 │   ├── KeyNotFoundError
+│   ├── WebhookNotFoundError
+│   ├── DeliveryNotFoundError
 │   └── PresetNotFoundError
 ├── ProjectExistsError
 ├── IdentityProviderUnavailableError
@@ -37,6 +39,8 @@ ServiceError
 │   └── TooManyPredictionsError
 ├── PredictionTimeoutError
 ├── PredictionFailedError
+├── WebhooksOffError
+├── WrongDeliveryStateError
 ├── TooManyFollowersError
 └── NotReadyError
 
@@ -325,3 +329,27 @@ class IdentityProviderUnavailableError(ServiceError):
     """The issuer of tokens does not answer, and its keys are not known."""
 
     status, code, title = 503, "identity_provider_unavailable", "Tokens cannot be checked now"
+
+
+class WebhookNotFoundError(NotFoundError):
+    """No webhook has that id, or none that the principal may see."""
+
+    code, title = "webhook_not_found", "There is no such webhook"
+
+
+class DeliveryNotFoundError(NotFoundError):
+    """The webhook has no such delivery."""
+
+    code, title = "delivery_not_found", "There is no such delivery"
+
+
+class WrongDeliveryStateError(ServiceError):
+    """The delivery waits already, or nothing is sent to its webhook."""
+
+    status, code, title = 409, "wrong_delivery_state", "The delivery cannot be made again now"
+
+
+class WebhooksOffError(ServiceError):
+    """The service has no key to sign with."""
+
+    status, code, title = 409, "webhooks_off", "Webhooks are not set up"

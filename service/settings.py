@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from pipelines.specs.log_lines import DEFAULT_SOURCE_BYTES
 from service.access.addresses import is_loopback
 from service.access.claims import read_grant
+from service.access.own_secrets import own_secret
 from service.access.places import check_root
 
 SignatureAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
@@ -19,6 +20,8 @@ SignatureAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512
 
 MAX_PREDICT_TIMEOUT_SECONDS = 3600.0
 """That a service can be set to: no prediction of any service lasts longer."""
+
+MIN_WEBHOOK_KEY_CHARACTERS = 32
 
 
 def _below_home(*parts: str) -> Any:
@@ -159,6 +162,20 @@ class Settings(BaseSettings):
     oidc_leeway_seconds: Annotated[int, Field(ge=0, le=300)] = 30
     """By how much clocks may differ."""
 
+    webhook_key: SecretStr | None = None
+    """What the secrets of webhooks are derived from: 32 characters or more, the same on all replicas. Without it they
+    are derived from the file of `webhook_key_path`, or with `access=open` from one in the home, made at first use."""
+    webhook_key_path: Path | None = None
+    """File that holds the key, when `webhook_key` is not given."""
+    webhook_hosts: tuple[str, ...] = ()
+    """Hosts that webhooks may have although they are inside the own network, over http too."""
+    webhook_timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 10.0
+    """Longest wait for a receiver, from the first step to its answer."""
+    webhook_retry_seconds: Annotated[float, Field(gt=0, le=30 * 86400)] = 3 * 86400.0
+    """A message that has not arrived after so long is given up; after 16 attempts it is too."""
+    webhook_disable_seconds: Annotated[float, Field(gt=0, le=90 * 86400)] = 5 * 86400.0
+    """A webhook that has failed for so long without a success is disabled."""
+
     log_json: bool | None = None
     """Log lines as JSON; when absent, JSON unless standard error is a terminal."""
 
@@ -196,6 +213,15 @@ class Settings(BaseSettings):
         if not value and not is_loopback(host):
             raise ValueError(
                 f"must name the service as requests do where ELECTRA_HOST is no loopback address, got none and {host!r}"
+            )
+        return value
+
+    @field_validator("webhook_key")
+    @classmethod
+    def _keys_cannot_be_guessed(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value()) < MIN_WEBHOOK_KEY_CHARACTERS:
+            raise ValueError(
+                f"must have at least {MIN_WEBHOOK_KEY_CHARACTERS} characters, such as openssl rand -hex 32"
             )
         return value
 
@@ -261,6 +287,18 @@ class Settings(BaseSettings):
         if self.ray_token_path is not None:
             return self.ray_token_path.expanduser().read_text(encoding="utf-8").strip()
         return None
+
+    def read_webhook_key(self) -> str | None:
+        """What the secrets of webhooks are derived from; None where there is nothing.
+
+        Raises:
+            OSError: the file cannot be read or made.
+        """
+        if self.webhook_key is not None:
+            return self.webhook_key.get_secret_value()
+        if self.webhook_key_path is not None:
+            return self.webhook_key_path.expanduser().read_text(encoding="utf-8").strip()
+        return own_secret(self.home / "webhook-key") if self.access == "open" else None
 
     def job_uri(self, job_id: str) -> str:
         """Folder of a job."""

@@ -29,8 +29,12 @@ from service.ledger.events import SqlEventStore
 from service.ledger.health import SqlLedgerHealth
 from service.ledger.lease import SqlLease
 from service.ledger.store import SqlJobStore
+from service.ledger.webhook_store import SqlWebhookStore
 from service.predictions import Predictions
 from service.settings import Settings
+from service.webhooks.delivering import Surroundings, WebhookDelivery
+from service.webhooks.sending import Sender
+from service.webhooks.webhooks import Webhooks
 
 
 @contextmanager
@@ -60,7 +64,11 @@ def running(settings: Settings) -> Iterator[Desk]:
                 stream_seconds=settings.event_stream_seconds,
             )
             metrics = ServiceMetrics(
-                ledger, store, is_lease_held=lambda: lease.is_held, num_followers=lambda: events.num_followers
+                ledger,
+                store,
+                is_lease_held=lambda: lease.is_held,
+                num_followers=lambda: events.num_followers,
+                webhook_figures=SqlWebhookStore(engine).figures,
             )
             pruning = EventPruning(event_store, settings)
 
@@ -68,6 +76,13 @@ def running(settings: Settings) -> Iterator[Desk]:
                 metrics.observe_round(seconds)
                 pruning.run()
 
+            webhook_store = SqlWebhookStore(engine)
+            delivery = WebhookDelivery(
+                webhook_store,
+                Sender(settings.webhook_hosts, settings.webhook_timeout_seconds).send,
+                settings,
+                Surroundings(is_leading=lambda: lease.is_held, on_attempt=metrics.observe_webhook),
+            )
             reconciler = Reconciler(
                 # Its own: what it writes counts only as long as the lease is this replica's.
                 SqlJobStore(
@@ -85,8 +100,10 @@ def running(settings: Settings) -> Iterator[Desk]:
             )
             jobs = Jobs(store, settings, reconciler.wake)
             reconciler.start()
+            delivery.start()
             # Beside the start: a storage that is slow or away must not hold it up.
             threading.Thread(target=predictions.delete_left_behind, name="left-behind", daemon=True).start()
+            access = Access(settings, SqlAccessStore(engine))
             try:
                 yield Desk(
                     settings=settings,
@@ -98,10 +115,12 @@ def running(settings: Settings) -> Iterator[Desk]:
                     events=events,
                     health=ServiceHealth(ledger, store, settings),
                     metrics=metrics,
-                    access=Access(settings, SqlAccessStore(engine)),
+                    access=access,
+                    webhooks=Webhooks(settings, webhook_store, access),
                 )
             finally:
                 events.close()
                 # Before the reconciler's last step, which may take its time: whoever waits for a prediction is let go.
                 predictions.close()
+                delivery.stop()
                 reconciler.stop()

@@ -20,6 +20,7 @@ from service.cli import (
     stack,
     submit,
     trials,
+    webhooks,
     wishes,
 )
 from service.cli.console import ReadableErrors
@@ -60,3 +61,4 @@ app.command()(migrate.migrate)
 app.add_typer(access.keys, name="keys")
 app.add_typer(access.projects, name="projects")
 app.command()(access.audit)
+app.add_typer(webhooks.webhooks, name="webhooks")

@@ -18,6 +18,7 @@ from service.feeds.records import JobFigures
 from service.interfaces import JobStore
 from service.records import ClusterStatus, Job
 from service.states import JobState
+from service.webhooks.records import DeliveryState
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +31,8 @@ _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 _ROUND_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _WAIT_SECONDS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
 
+_Read = tuple[JobFigures, ClusterStatus | None, Mapping[DeliveryState, int]]
+
 
 class ServiceMetrics:
     """Metrics of one application, in a registry of its own."""
@@ -41,6 +44,7 @@ class ServiceMetrics:
         *,
         is_lease_held: Callable[[], bool] = lambda: False,
         num_followers: Callable[[], int] = lambda: 0,
+        webhook_figures: Callable[[], Mapping[DeliveryState, int]] = dict,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Args:
@@ -48,6 +52,7 @@ class ServiceMetrics:
         store: where the reconciler notes what it sees.
         is_lease_held: whether this replica reconciles.
         num_followers: connections that follow events.
+        webhook_figures: messages to webhooks that wait and that were given up.
         now: the time.
         """
         self._registry = CollectorRegistry()
@@ -76,7 +81,13 @@ class ServiceMetrics:
             ["state"],
             registry=self._registry,
         )
-        self._registry.register(_Ledger(ledger, store, is_lease_held, num_followers, now))
+        self._webhooks = Counter(
+            "electra_webhook_attempts",
+            "Messages that this replica sent to webhooks, by what came of it.",
+            ["outcome"],
+            registry=self._registry,
+        )
+        self._registry.register(_Ledger(ledger, store, is_lease_held, num_followers, webhook_figures, now))
 
     def observe_request(self, route: str | None, method: str, status: int, seconds: float) -> None:
         """An answer. `route`: its template, such as `/v1/jobs/{job_id}`; None where no route fits."""
@@ -96,6 +107,10 @@ class ServiceMetrics:
         if state != job.state and JobState(state).is_terminal:
             self._ended.labels(JobState(state).value).inc()
 
+    def observe_webhook(self, outcome: str) -> None:
+        """An attempt to send something to a webhook: `delivered`, or one of a few words on what went wrong."""
+        self._webhooks.labels(outcome).inc()
+
     def render(self) -> bytes:
         """All of them, in Prometheus's text format."""
         return generate_latest(self._registry)
@@ -110,14 +125,16 @@ class _Ledger(Collector):
         store: JobStore,
         is_lease_held: Callable[[], bool],
         num_followers: Callable[[], int],
+        webhook_figures: Callable[[], Mapping[DeliveryState, int]],
         now: Callable[[], datetime],
     ) -> None:
         self._ledger = ledger
         self._store = store
         self._is_lease_held = is_lease_held
         self._num_followers = num_followers
+        self._webhook_figures = webhook_figures
         self._now = now
-        self._read: tuple[float, tuple[JobFigures, ClusterStatus | None] | None] | None = None
+        self._read: tuple[float, _Read | None] | None = None
         self._lock = threading.Lock()
 
     def describe(self) -> Iterable[Metric]:
@@ -132,7 +149,11 @@ class _Ledger(Collector):
         yield _gauge("electra_database_up", "1 where the database answers.", float(read is not None))
         if read is None:
             return
-        figures, status = read
+        figures, status, deliveries = read
+        waiting = GaugeMetricFamily("electra_webhook_deliveries", "Messages to webhooks.", labels=["state"])
+        for delivery_state, number in deliveries.items():
+            waiting.add_metric([delivery_state.value], number)
+        yield waiting
         jobs = GaugeMetricFamily("electra_jobs", "Jobs by state.", labels=["state"])
         for state in JobState:
             jobs.add_metric([state.value], figures.counts.get(state, 0))
@@ -145,11 +166,11 @@ class _Ledger(Collector):
             yield _gauge("electra_reconcile_lag_seconds", "Since some replica last began a round.", lag)
             yield _gauge("electra_ray_reachable", "1 where Ray answered.", float(status.is_ray_reachable))
 
-    def _figures(self) -> tuple[JobFigures, ClusterStatus | None] | None:
+    def _figures(self) -> _Read | None:
         with self._lock:
             if self._read is None or time.monotonic() - self._read[0] > CACHE_SECONDS:
                 try:
-                    read = (self._ledger.job_figures(), self._store.cluster_status())
+                    read = (self._ledger.job_figures(), self._store.cluster_status(), self._webhook_figures())
                 except Exception:  # what is counted in memory is told all the same
                     log.exception("metrics_without_database")
                     read = None

@@ -73,6 +73,17 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/keys"): Rule(On.SOME_PROJECT, _ADMIN, "key.create"),
     # Whoever holds a key may revoke it: of others' the route itself says that they are not there.
     ("POST", "/v1/keys/{key_id}/revoke"): Rule(On.ANYTHING, action="key.revoke"),
+    # Of webhooks of other projects the routes say that they are not there.
+    ("GET", "/v1/webhooks"): Rule(On.SOME_PROJECT, _ADMIN),
+    ("POST", "/v1/webhooks"): Rule(On.SOME_PROJECT, _ADMIN, "webhook.create"),
+    ("GET", "/v1/webhooks/{webhook_id}"): Rule(On.SOME_PROJECT, _ADMIN),
+    ("DELETE", "/v1/webhooks/{webhook_id}"): Rule(On.SOME_PROJECT, _ADMIN, "webhook.delete"),
+    ("POST", "/v1/webhooks/{webhook_id}/enable"): Rule(On.SOME_PROJECT, _ADMIN, "webhook.enable"),
+    ("POST", "/v1/webhooks/{webhook_id}/test"): Rule(On.SOME_PROJECT, _ADMIN, "webhook.test"),
+    ("GET", "/v1/webhooks/{webhook_id}/deliveries"): Rule(On.SOME_PROJECT, _ADMIN),
+    ("POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver"): Rule(
+        On.SOME_PROJECT, _ADMIN, "webhook.redeliver"
+    ),
     ("GET", "/v1/audit"): Rule(On.SOME_PROJECT, _ADMIN),
 }
 """By method and path, as the routes have them."""

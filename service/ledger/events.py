@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from service.feeds.records import EventPage, EventType, JobEvent, Told
 from service.ledger.feed_tables import EventCounterRow, EventRow
+from service.ledger.outbox import write_outbox
 
 
 def write_events(session: Session, job_id: str, project: str, told: Sequence[Told]) -> None:
@@ -19,7 +20,8 @@ def write_events(session: Session, job_id: str, project: str, told: Sequence[Tol
     Numbers come from a counter row, whose lock is held to the end of the transaction: so they are given out in the
     order of the commits, without gaps. A reader that has seen number n has seen all before it. With a sequence of
     PostgreSQL's a transaction can commit after one with a larger number, and a reader of `seq > n` would never see it.
-    The counter comes last in every transaction, so two of them cannot wait for each other.
+    The counter comes last in every transaction, so two of them cannot wait for each other; after it come only rows of
+    its own, those for webhooks among them.
     """
     if not told:
         return
@@ -39,6 +41,7 @@ def write_events(session: Session, job_id: str, project: str, told: Sequence[Tol
         for seq, event in enumerate(told, first)
     ]
     session.execute(insert(EventRow), rows)
+    write_outbox(session, rows)
 
 
 class SqlEventStore:

@@ -6,13 +6,17 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from service.access.access import Access
 from service.feeds.feed import EventFeed
 from service.feeds.health import ServiceHealth
 from service.feeds.metrics import ServiceMetrics
 from service.interfaces import JobStore
+from service.ledger.access_store import SqlAccessStore
 from service.ledger.events import SqlEventStore
 from service.ledger.health import SqlLedgerHealth
+from service.ledger.webhook_store import SqlWebhookStore
 from service.settings import Settings
+from service.webhooks.webhooks import Webhooks
 
 
 def feeds(engine: Engine, store: JobStore, settings: Settings) -> dict[str, Any]:
@@ -25,8 +29,12 @@ def feeds(engine: Engine, store: JobStore, settings: Settings) -> dict[str, Any]
         max_followers=settings.max_event_followers,
         stream_seconds=settings.event_stream_seconds,
     )
+    webhooks = SqlWebhookStore(engine)
     return {
+        "webhooks": Webhooks(settings, webhooks, Access(settings, SqlAccessStore(engine))),
         "events": events,
         "health": ServiceHealth(ledger, store, settings),
-        "metrics": ServiceMetrics(ledger, store, num_followers=lambda: events.num_followers),
+        "metrics": ServiceMetrics(
+            ledger, store, num_followers=lambda: events.num_followers, webhook_figures=webhooks.figures
+        ),
     }
