@@ -41,7 +41,7 @@ class SqlWebhookStore:
         found = self._read(select(WebhookRow).where(WebhookRow.webhook_id == webhook_id))
         return found[0] if found else None
 
-    def list(self, projects: frozenset[str] | None, limit: int) -> Sequence[Webhook]:
+    def list_webhooks(self, projects: frozenset[str] | None, limit: int) -> Sequence[Webhook]:
         """Webhooks of some projects, newest first; None for all."""
         query = select(WebhookRow).order_by(WebhookRow.created_at.desc(), WebhookRow.webhook_id).limit(limit)
         return self._read(query if projects is None else query.where(WebhookRow.project.in_(sorted(projects))))
@@ -107,7 +107,7 @@ class SqlWebhookStore:
         return self._read(query.where(WebhookRow.disabled_at.is_(None)).order_by(due.c.due_at).limit(limit))
 
     def due_deliveries(self, webhook_id: str, at: datetime, limit: int) -> Sequence[Delivery]:
-        """What is to be sent to a webhook, in order; nothing of a job whose earlier message still waits for its time."""
+        """What is to be sent to a webhook, in order; nothing of a job whose earlier message waits for its time."""
         earlier = aliased(DeliveryRow)
         is_held_up = exists().where(
             earlier.webhook_id == webhook_id,
