@@ -173,8 +173,8 @@ class WebhookDelivery:
 
 
 def delay_seconds(attempts: int, jitter: float) -> float:
-    """Pause after so many attempts: doubled for each, and between the half and the whole of it by `jitter` in [0, 1), so
-    that receivers that come back are not asked for everything at once.
+    """Pause after so many attempts: doubled for each, and between the half and the whole of it by `jitter` in [0, 1),
+    so that a receiver that comes back is not asked for everything at once.
     """
     whole = min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(attempts - 1, 30))
     return whole * (0.5 + jitter / 2)

@@ -82,8 +82,8 @@ class Attempt:
 
 
 class WebhookStore(Protocol):
-    """Keeps webhooks and deliveries. Every method is one transaction; deliveries of events are written by `JobStore`, in
-    the transaction of the event they tell of.
+    """Keeps webhooks and deliveries. Every method is one transaction; deliveries of events are written by `JobStore`,
+    in the transaction of the event they tell of.
     """
 
     def insert(self, webhook: Webhook, audit: AuditEntry) -> None:
@@ -92,7 +92,7 @@ class WebhookStore(Protocol):
     def find(self, webhook_id: str) -> Webhook | None:
         """One webhook."""
 
-    def list(self, projects: frozenset[str] | None, limit: int) -> Sequence[Webhook]:
+    def list_webhooks(self, projects: frozenset[str] | None, limit: int) -> Sequence[Webhook]:
         """Webhooks of some projects, newest first; None for all."""
 
     def delete(self, webhook_id: str, audit: AuditEntry) -> None:
@@ -122,7 +122,7 @@ class WebhookStore(Protocol):
         """Webhooks with something to send."""
 
     def due_deliveries(self, webhook_id: str, at: datetime, limit: int) -> Sequence[Delivery]:
-        """What is to be sent to a webhook: of each job the oldest that waits, so that it learns of them in order."""
+        """What is to be sent to a webhook, in order; nothing of a job whose earlier message waits for its time."""
 
     def note_attempt(self, delivery: Delivery, attempt: Attempt, state: DeliveryState, due_at: datetime) -> None:
         """Keep what came of an attempt, and since when its webhook fails."""

@@ -59,7 +59,7 @@ class Webhooks:
         if key is None:
             raise WebhooksOffError("Set ELECTRA_WEBHOOK_KEY or ELECTRA_WEBHOOK_KEY_PATH: without it nothing is signed.")
         check_url(url, self._settings.webhook_hosts)
-        if len(self._store.list(frozenset({name}), MAX_WEBHOOKS)) >= MAX_WEBHOOKS:
+        if len(self._store.list_webhooks(frozenset({name}), MAX_WEBHOOKS)) >= MAX_WEBHOOKS:
             rule = f"must have {MAX_WEBHOOKS} webhooks at most"
             raise InvalidRequestError(f"project {rule}.", [Fault("/project", rule, name)])
         webhook_id = new_webhook_id()
@@ -76,9 +76,9 @@ class Webhooks:
         self._store.insert(webhook, caller.entry("webhook.create", webhook_id, name))
         return webhook, webhook_secret(key, webhook_id)
 
-    def list(self, caller: Caller) -> Sequence[Webhook]:
+    def list_webhooks(self, caller: Caller) -> Sequence[Webhook]:
         """Webhooks of the projects that the caller administers, newest first."""
-        return self._store.list(_of(caller).projects_with(Permission.ADMIN), MAX_SHOWN)
+        return self._store.list_webhooks(_of(caller).projects_with(Permission.ADMIN), MAX_SHOWN)
 
     def get(self, caller: Caller, webhook_id: str) -> Webhook:
         """One webhook.

@@ -26,9 +26,11 @@ from service.jobs.trials import Trials
 from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
 from service.ledger.store import SqlJobStore
+from service.ledger.webhook_store import SqlWebhookStore
 from service.predictions import Predictions
 from service.records import ClusterStatus, Job
 from service.settings import Settings
+from service.webhooks.records import Attempt, DeliveryState
 
 ROOT = Caller(Principal(owner="root", roles={ALL_PROJECTS: Role.ADMIN}, method="open"))
 TINY = {"spec": {"kind": "pretrain", "preset": "tiny"}}
@@ -90,6 +92,16 @@ class AccessWorld:
         self.store.insert(job)
         self.folders.trials[job.job_id] = TrialList(metric="auc", mode="max", trials=())
         return job
+
+    def failed_delivery(self) -> dict[str, str]:
+        """Ids of a webhook of `clinical` and of a delivery that was given up."""
+        caller = Caller(ROOT.principal)
+        url = "https://hooks.test/x"
+        made, _ = self.desk.webhooks.create(caller, url=url, events=["state"], labels={}, project="clinical")
+        sent = self.desk.webhooks.ping(caller, made.webhook_id)
+        failed = Attempt(at=datetime.now(UTC), status=500, error="status")
+        SqlWebhookStore(self.engine).note_attempt(sent, failed, DeliveryState.DEAD, failed.at)
+        return {"webhook_id": made.webhook_id, "delivery_id": sent.delivery_id}
 
     @asynccontextmanager
     async def client(self, address: str = "127.0.0.1") -> AsyncIterator[httpx.AsyncClient]:

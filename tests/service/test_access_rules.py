@@ -27,6 +27,7 @@ BODIES: dict[str, Any] = {
     "/v1/models/{name}/{alias}:predict": {"inputs": [{"text": "a"}]},
     "/v1/keys": {"name": "k", "owner": "x", "project": "clinical"},
     "/v1/projects": {"name": "other"},
+    "/v1/webhooks": {"url": "https://hooks.test/x", "project": "clinical"},
     "/v1/jobs/{job_id}": {"notes": "n"},
     "/v1/jobs/{job_id}/retry": {},
     "/v1/jobs/{job_id}/clone": {},
@@ -71,6 +72,14 @@ EXPECTED = {
     ("POST", "/v1/keys"):                          (401, 403, 403, 403, 201, 404, 201),
     ("POST", "/v1/keys/{key_id}/revoke"):          (401, 404, 404, 404, 200, 404, 200),
     ("GET", "/v1/audit"):                          (401, 403, 403, 403, 200, 200, 200),
+    ("GET", "/v1/webhooks"):                       (401, 403, 403, 403, 200, 200, 200),
+    ("POST", "/v1/webhooks"):                      (401, 403, 403, 403, 201, 404, 201),
+    ("GET", "/v1/webhooks/{webhook_id}"):          (401, 403, 403, 403, 200, 404, 200),
+    ("DELETE", "/v1/webhooks/{webhook_id}"):       (401, 403, 403, 403, 204, 404, 204),
+    ("POST", "/v1/webhooks/{webhook_id}/enable"):  (401, 403, 403, 403, 200, 404, 200),
+    ("POST", "/v1/webhooks/{webhook_id}/test"):    (401, 403, 403, 403, 202, 404, 202),
+    ("GET", "/v1/webhooks/{webhook_id}/deliveries"): (401, 403, 403, 403, 200, 404, 200),
+    ("POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver"): (401, 403, 403, 403, 202, 404, 202),
 }  # fmt: skip
 """What a route of project `clinical`, and of Ada's job where there is one, answers to each."""
 
@@ -107,6 +116,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccessWorld]:
             tmp_path_factory.mktemp("rules"),
             failed_logins_per_minute=100_000,
             event_stream_seconds=0.05,  # streams that end by themselves
+            webhook_key="k" * 32,
+            webhook_hosts=("hooks.test",),
         )
     )
     yield world
@@ -135,7 +146,8 @@ def test_what_is_public_is_public_in_both_tables() -> None:
 async def test_route(world: AccessWorld, client: httpx.AsyncClient, method: str, path: str, who: str) -> None:
     job = world.job(**JOBS.get(path, {"kind": "search"}))
     victim = world.key("someone", "clinical", world.desk.access.store.list_keys(None, 1)[0].role)
-    url = path.format(job_id=job.job_id, name="clinical--m", alias="newest", key_id=victim.split("_")[1])
+    hook = world.failed_delivery() if "webhook_id" in path else {}
+    url = path.format(job_id=job.job_id, name="clinical--m", alias="newest", key_id=victim.split("_")[1], **hook)
     url = url.replace("clinical--m", "tiny") if "presets" in path else url
     body = BODIES.get(path) if method in ("POST", "PATCH") else None
     headers = world.bearer(None if who == "nobody" else who)

@@ -40,7 +40,7 @@ def create_webhook(request: WebhookCreate, webhooks: WebhooksDep, caller: Caller
 @router.get("/webhooks", responses=problems())
 def list_webhooks(webhooks: WebhooksDep, caller: CallerDep) -> WebhookList:
     """Webhooks of the projects that the principal administers, newest first."""
-    return WebhookList(items=tuple(WebhookPublic.from_webhook(one) for one in webhooks.list(caller)))
+    return WebhookList(items=tuple(WebhookPublic.from_webhook(one) for one in webhooks.list_webhooks(caller)))
 
 
 @router.get("/webhooks/{webhook_id}", responses=problems(404))
