@@ -127,6 +127,8 @@ class Settings(BaseSettings):
     """A job's progress makes an event this often at most; a new stage always does."""
     max_event_followers: Annotated[int, Field(ge=1, le=10_000)] = 100
     """Connections that follow events at a time, of one process; others are refused."""
+    max_log_followers: Annotated[int, Field(ge=1, le=10_000)] = 100
+    """Connections that follow what processes logged, at a time, of one process; others are refused."""
     event_stream_seconds: Annotated[float, Field(gt=0, le=86400)] = 3600.0
     """A connection that follows events is closed after so long; whoever follows comes again with `Last-Event-ID`."""
     ready_without_ray: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from pipelines.storage import web_guard
 from service.access.access import Access
@@ -41,9 +41,12 @@ from service.webhooks.webhooks import Webhooks
 def running(settings: Settings) -> Iterator[Desk]:
     """The desk on a database of the newest form, with the reconciler at work behind it."""
     engine = make_engine(settings.database_url)
+    # Requests that use up the connections of the other must not cost this replica its lease.
+    lease_engine = make_engine(settings.database_url, pool_size=1)
     # Of the process, as pipelines.storage is: what the desk looks at is read as jobs read it.
     web_guard.install(settings.web_source_hosts if settings.restricts_sources else None)
-    with closing(SqlJobStore(engine)) as store:
+    with ExitStack() as held, closing(SqlJobStore(engine)) as store:
+        held.callback(lease_engine.dispose)
         upgrade_database(engine)
         folders = StoredJobFolders(settings)
         # Whoever follows a log or waits for a prediction asks Ray on connections of the desk's own, so that they never
@@ -54,7 +57,7 @@ def running(settings: Settings) -> Iterator[Desk]:
             closing(MlflowRuns(settings)) as runs,
             closing(Predictions(desk_launcher, StoredPredictionFolders(settings), settings)) as predictions,
         ):
-            lease = SqlLease(engine, settings.lease_seconds)
+            lease = SqlLease(lease_engine, settings.lease_seconds)
             ledger, event_store = SqlLedgerHealth(engine), SqlEventStore(engine)
             events = EventFeed(
                 event_store,

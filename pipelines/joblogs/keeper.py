@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.joblogs.lines import encode_line
+from pipelines.joblogs.lines import encode_plain, plain_line
 from pipelines.joblogs.parts import PartWriter
 from pipelines.joblogs.redaction import redactor
 
@@ -38,7 +38,7 @@ class LogKeeper:
         self._flush_seconds = flush_seconds
         self._redact = redactor()
         self._writer = PartWriter(uri, max_bytes)
-        self._lock = threading.RLock()  # what is logged may log when it is asked for its words
+        self._lock = threading.RLock()  # a signal's handler may log while its thread is here
         self._pending: deque[bytes] = deque()
         self._pending_bytes = 0
         self._num_lost = 0
@@ -71,10 +71,12 @@ class LogKeeper:
             at: seconds since 1970; now when None.
         """
         try:
+            # Not under the lock: whose words these are may take their time, and log by themselves.
+            said = self._plain(level, logger, message, fields or {})
             with self._lock:
                 # Times of a source never run back, so that its lines and those of others can be laid into one another.
                 self._last_time = max(self._last_time, time.time() if at is None else at)
-                line = self._encoded(level, logger, message, fields or {})
+                line = encode_plain(said, self._last_time)
                 self._pending.append(line)
                 self._pending_bytes += len(line)
                 self._keep_within_bounds()
@@ -93,9 +95,8 @@ class LogKeeper:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout=CLOSE_SECONDS)
 
-    def _encoded(self, level: str, logger: str, message: str, fields: Mapping[str, Any]) -> bytes:
-        return encode_line(
-            time=self._last_time,
+    def _plain(self, level: str, logger: str, message: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return plain_line(
             level=level,
             logger=logger,
             source=self._source,
@@ -134,7 +135,8 @@ class LogKeeper:
             num_lost, self._num_lost = self._num_lost, 0
             notice = None
             if num_lost and not self._is_refused:
-                notice = self._encoded("warning", __name__, "log_lines_lost", {"num_lines": num_lost})
+                said = self._plain("warning", __name__, "log_lines_lost", {"num_lines": num_lost})
+                notice = encode_plain(said, self._last_time)
                 taken.appendleft(notice)
         try:
             if not self._writer.open():

@@ -16,20 +16,25 @@ _MAX_ITEMS = 50
 _MAX_DEPTH = 4
 
 
-def encode_line(
+def encode_line(*, time: float, **said: Any) -> bytes:
+    """A line in UTF-8, of at most `MAX_LINE_BYTES`, its end included. `time`: seconds since 1970; the rest as of
+    `plain_line`.
+    """
+    return encode_plain(plain_line(**said), time)
+
+
+def plain_line(
     *,
-    time: float,
     level: str,
     logger: str,
     source: str,
     message: str,
     fields: Mapping[str, Any],
     redact: Callable[[str], str],
-) -> bytes:
-    """A line in UTF-8, of at most `MAX_LINE_BYTES`, its end included.
+) -> dict[str, Any]:
+    """What a line says, in JSON's own types. This alone asks what was logged for its words, by anybody's code.
 
     Args:
-        time: seconds since 1970.
         level: one of `LEVELS`; any other becomes `info`.
         logger: its name.
         source: the process.
@@ -38,7 +43,6 @@ def encode_line(
         redact: takes secrets out of a text.
     """
     document: dict[str, Any] = {
-        "time": datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds"),
         "level": level if level in LEVELS else "info",
         "logger": cut(logger, 200),
         "source": source,
@@ -46,10 +50,20 @@ def encode_line(
     }
     if fields:
         document["fields"] = _plain(fields, redact, _MAX_DEPTH)
+    return document
+
+
+def encode_plain(said: Mapping[str, Any], time: float) -> bytes:
+    """A line of what `plain_line` gave."""
+    moment = datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")
+    document = {"time": moment, **said}
     line = _encoded(document)
     if len(line) > MAX_LINE_BYTES:
         # A control character takes six bytes, and there may be fields of fields.
-        document |= {"message": cut(document["message"], 4000), "fields": {"fields_left_out": len(fields)}}
+        document |= {
+            "message": cut(document["message"], 4000),
+            "fields": {"fields_left_out": len(said.get("fields", ()))},
+        }
         line = _encoded(document)
     return line
 

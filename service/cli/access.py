@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -65,6 +66,9 @@ def create_key(
         key_id, text = make_key_in_database(
             asked.name, asked.owner, asked.project, asked.role, asked.scopes, asked.lifetime_days
         )
+        if as_json:
+            typer.echo(json.dumps({"key_id": key_id, "key": text}))
+            return
     else:
         with open_client(url) as client:
             made = client.create_key(
@@ -102,18 +106,21 @@ def list_keys(url: UrlOption = None, as_json: JsonOption = False) -> None:
 
 
 @keys.command("revoke")
-def revoke_key(key_id: Annotated[str, typer.Argument(metavar="KEY")], url: UrlOption = None) -> None:
+def revoke_key(
+    key_id: Annotated[str, typer.Argument(metavar="KEY")], url: UrlOption = None, as_json: JsonOption = False
+) -> None:
     """Make a key worthless, at once."""
     with open_client(url) as client:
         found = client.revoke_key(key_id)
-    typer.echo(f"{found.key_id} ({found.name}) is revoked.")
+    typer.echo(found.model_dump_json(indent=2) if as_json else f"{found.key_id} ({found.name}) is revoked.")
 
 
 @projects.command("create")
-def create_project(name: Annotated[str, typer.Argument()], url: UrlOption = None) -> None:
+def create_project(name: Annotated[str, typer.Argument()], url: UrlOption = None, as_json: JsonOption = False) -> None:
     """Make a project."""
     with open_client(url) as client:
-        typer.echo(f"Project {client.create_project(name).name} is made.")
+        made = client.create_project(name)
+    typer.echo(made.model_dump_json(indent=2) if as_json else f"Project {made.name} is made.")
 
 
 @projects.command("list")

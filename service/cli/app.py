@@ -9,6 +9,7 @@ from service.cli import (
     again,
     convert,
     demo,
+    doctor,
     edit,
     events,
     joblogs,
@@ -28,7 +29,6 @@ from service.cli.console import ReadableErrors
 app = typer.Typer(
     cls=ReadableErrors,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Pretrain text encoders with replaced-token detection.\n\n"
@@ -56,6 +56,7 @@ app.command()(wishes.archive)
 app.command()(wishes.unarchive)
 app.command()(models.models)
 app.command()(predict.predict)
+app.command()(doctor.doctor)
 app.command()(stack.serve)
 app.command()(migrate.migrate)
 app.add_typer(access.keys, name="keys")

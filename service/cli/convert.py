@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from service.cli.console import check_installed, exit_like, program
+from service.cli.console import JsonOption, check_installed, exit_like, program
 
 _NEEDED = ("torch", "transformers", "safetensors", "tokenizers", "pyarrow", "numpy")
 
@@ -39,6 +41,7 @@ def convert(
     num_attention_heads: Annotated[
         int | None, typer.Option(min=1, help="Heads of the discriminator, where the source does not say.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write weights as Transformers reads them: from TensorFlow, from a job's checkpoint, or from an older export."""
     check_installed("Converting", _NEEDED)
@@ -48,5 +51,9 @@ def convert(
     arguments += ["--num-attention-heads", str(num_attention_heads)] if num_attention_heads is not None else []
     # A process of its own: this package carries no torch.
     converting = program("pipelines.convert", *arguments, "--", source, destination)
-    done = subprocess.run(converting, check=False)  # noqa: S603 - our own module, and no shell
+    # With --json standard output is for the document alone.
+    told = sys.stderr if as_json else None
+    done = subprocess.run(converting, check=False, stdout=told)  # noqa: S603 - our own module, and no shell
     exit_like(done.returncode)
+    if as_json:
+        typer.echo(json.dumps({"source": source, "destination": destination, "network": network.value}))

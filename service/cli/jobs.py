@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from service.cli.completion import complete_job
 from service.cli.console import JsonOption, UrlOption, stderr, stdout
 from service.cli.fields import LabelOption, read_labels
 from service.cli.inputs import open_client
@@ -15,7 +16,10 @@ from service.cli.result_tables import result_tables
 from service.cli.trial_tables import trials_table
 from service.states import JobState
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as `electra jobs` lists it.")]
+JobArgument = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="Id of the job, as `electra jobs` lists it.", autocompletion=complete_job),
+]
 
 
 def list_jobs(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.console import FAILED, check_installed, stderr, stdout
+from service.cli.console import FAILED, JsonOption, check_installed, stderr, stdout
 from service.cli.environment import read_settings
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def migrate(
     wait: Annotated[
         float, typer.Option(min=0, max=3600, help="Seconds to wait for a database that does not answer yet.")
     ] = 0.0,
+    as_json: JsonOption = False,
 ) -> None:
     """Bring the database of ELECTRA_DATABASE_URL to the form of this version. May be run again, and side by side."""
     check_installed("Migrating", _NEEDED)
@@ -49,7 +51,10 @@ def migrate(
         message = f"The database is of a later version ({after}) than this one ({newest}); it was left as it is."
         stderr().print(message, markup=False, soft_wrap=True)
         raise typer.Exit(FAILED)
-    stdout().print(f"database: {before or 'empty'} -> {after or 'empty'}, this version: {newest}", markup=False)
+    if as_json:
+        typer.echo(json.dumps({"before": before, "after": after, "newest": newest}))
+    else:
+        stdout().print(f"database: {before or 'empty'} -> {after or 'empty'}, this version: {newest}", markup=False)
     if after != newest:
         raise typer.Exit(FAILED)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import shlex
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from service.cli.console import INTERRUPTED, stdout
+from service.cli.console import INTERRUPTED, JsonOption, stdout
 from service.cli.environment import read_settings
-from service.local import LocalStack, StackOptions, default_home
+from service.local import LocalStack, StackOptions, default_home, read_state
 
 _WATCH_SECONDS = 0.5
 _STREAM_GRACE_SECONDS = 3
@@ -42,6 +43,7 @@ def up(
         str | None,
         typer.Option(envvar="ELECTRA_STORAGE_URI", help="Where jobs and corpora lie.  [default: HOME/storage]"),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run Ray, MLflow and the service on this machine until Ctrl-C."""
     options = StackOptions(
@@ -51,10 +53,17 @@ def up(
         num_cpus=num_cpus,
         storage_uri=storage_uri,
     )
-    stack = LocalStack(home or default_home(), options, report=typer.echo)
-    typer.echo(f"Starting Ray, MLflow and the service in {stack.home} …")
-    with run_until_signalled(stack):
-        print_addresses(stack)
+    # With --json standard output is for the addresses alone, in one line when all are ready.
+    tell = partial(typer.echo, err=as_json)
+    stack = LocalStack(home or default_home(), options, report=tell)
+    tell(f"Starting Ray, MLflow and the service in {stack.home} …")
+    with run_until_signalled(stack, tell):
+        if as_json:
+            state = read_state(stack.home)
+            assert state is not None, "a stack that runs has written where it is"
+            typer.echo(state.model_dump_json())
+        else:
+            print_addresses(stack)
         watch(stack)
 
 
@@ -80,7 +89,7 @@ def serve() -> None:
 
 
 @contextmanager
-def run_until_signalled(stack: LocalStack) -> Iterator[None]:
+def run_until_signalled(stack: LocalStack, tell: Callable[[str], None] = typer.echo) -> Iterator[None]:
     """The stack around a block, which Ctrl-C, SIGTERM and a closed terminal end in good order."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, _interrupt) for number in numbers}
@@ -90,7 +99,7 @@ def run_until_signalled(stack: LocalStack) -> Iterator[None]:
         has_started = True
         yield
     except KeyboardInterrupt:
-        typer.echo("\nStopping …")
+        tell("\nStopping …")
         if not has_started:
             raise typer.Exit(INTERRUPTED) from None
     finally:
@@ -100,7 +109,7 @@ def run_until_signalled(stack: LocalStack) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         if has_started:
-            typer.echo("Ray, MLflow and the service are stopped.")
+            tell("Ray, MLflow and the service are stopped.")
 
 
 def print_addresses(stack: LocalStack) -> None:

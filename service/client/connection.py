@@ -37,6 +37,7 @@ class Connection:
         stream_patience_seconds: float = 120.0,
         transport: httpx.BaseTransport | None = None,
         api_key: str | None = None,
+        num_repeats: int = len(_RETRY_DELAYS_SECONDS),
     ) -> None:
         """Make a client; it connects when it is used.
 
@@ -47,11 +48,13 @@ class Connection:
             transport: stands in for the network.
             api_key: sent with each request, and to no other address: redirects are not followed. That of
                 `ELECTRA_API_KEY` or `ELECTRA_API_KEY_FILE` when absent.
+            num_repeats: how often at most a call is repeated that may be.
 
         Raises:
             ClientError: the address or the key cannot be used.
         """
         self._stream_patience_seconds = stream_patience_seconds
+        self._num_repeats = num_repeats
         self.base_url = base_url.rstrip("/")
         # A proxy of the environment has no way to our loopback address.
         is_local = urlsplit(self.base_url).hostname in _LOOPBACK_NAMES
@@ -104,7 +107,7 @@ class Connection:
 
     def _call(self, method: str, path: str, *, is_safe: bool, **request: Any) -> httpx.Response:
         """One answer of success; calls that are safe to repeat are, when none came or the service says "not now"."""
-        delays = iter(_RETRY_DELAYS_SECONDS)
+        delays = iter(_RETRY_DELAYS_SECONDS[: self._num_repeats])
         while True:
             delay = next(delays, None)
             try:

@@ -25,6 +25,7 @@ class ProgressGate:
         self._interval_seconds = interval_seconds
         self._clock = clock
         self._told_at: dict[str, float] = {}
+        self._owing: set[str] = set()
         self._lock = threading.Lock()
 
     def passes(self, job_id: str, *, at_once: bool = False) -> bool:
@@ -32,12 +33,21 @@ class ProgressGate:
         with self._lock:
             now = self._clock()
             if not at_once and now - self._told_at.get(job_id, -math.inf) < self._interval_seconds:
+                self._owing.add(job_id)
                 return False
             self._told_at.pop(job_id, None)
+            self._owing.discard(job_id)
             while len(self._told_at) >= _MAX_GATED_JOBS:
-                self._told_at.pop(next(iter(self._told_at)))
+                forgotten = next(iter(self._told_at))
+                self._told_at.pop(forgotten)
+                self._owing.discard(forgotten)
             self._told_at[job_id] = now
             return True
+
+    def is_owing(self, job_id: str) -> bool:
+        """Whether the last that the job had to tell was held back."""
+        with self._lock:
+            return job_id in self._owing
 
 
 def told_of_insert(job: Job) -> list[Told]:
@@ -54,20 +64,24 @@ def told_of_wish(wish: str) -> list[Told]:
 def told_of_update(job: Job, changes: Mapping[str, Any], gate: ProgressGate) -> list[Told]:
     """What changes to `job`, as it was before, are told by. A change of state comes last: nothing follows the end."""
     told: list[Told] = []
-    progress = changes.get("progress")
+    state, attempt = changes.get("state", job.state), changes.get("attempt", job.attempt)
+    moves = (state, attempt) != (job.state, job.attempt)
+    progress, before = changes.get("progress"), job.progress
     if isinstance(progress, Progress):
-        before = job.progress
         is_new = before is None or (before.stage, before.attempt) != (progress.stage, progress.attempt)
-        if gate.passes(job.job_id, at_once=is_new):
+        # What comes with a move would otherwise be the last that was never told.
+        if gate.passes(job.job_id, at_once=is_new or moves):
             told += _told_of_progress(progress)
+    elif moves and before is not None and gate.is_owing(job.job_id):
+        gate.passes(job.job_id, at_once=True)
+        told += _told_of_progress(before)
     result = changes.get("result")
     if isinstance(result, JobResult) and result.evaluation:
         figures = {"evaluation": _figures(result.evaluation), "baselines": _figures(result.baselines)}
         told.append(
             Told(EventType.METRICS, {"attempt": result.attempt, "is_final": True, "step": result.step} | figures)
         )
-    state, attempt = changes.get("state", job.state), changes.get("attempt", job.attempt)
-    if (state, attempt) != (job.state, job.attempt):
+    if moves:
         payload = {"state": str(state), "before": job.state.value, "attempt": attempt}
         failure = changes.get("failure")
         if isinstance(failure, JobFailure):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import anyio
 import anyio.to_thread
 
-from service.errors import AttemptNotFoundError, JobNotFoundError, LogsUnavailableError
+from service.errors import AttemptNotFoundError, JobNotFoundError, LogsUnavailableError, TooManyFollowersError
 from service.interfaces import JobStore
 from service.joblogs.cursors import LogCursor, Position
 from service.joblogs.lines import KeptLine
@@ -68,6 +68,8 @@ class KeptLogs:
     def __init__(self, store: JobStore, settings: Settings) -> None:
         self._store = store
         self._parts = LogParts(settings)
+        self._max_followers = settings.max_log_followers
+        self.num_followers = 0
         self._limiter: anyio.CapacityLimiter | None = None
 
     def sources(self, job: Job, attempt: int | None) -> tuple[int, list[SourceFiles]]:
@@ -89,6 +91,25 @@ class KeptLogs:
             LogsUnavailableError: the storage does not answer.
         """
         return await anyio.to_thread.run_sync(self._page, job, wish, cursor, limit, limiter=self._readers)
+
+    async def followed(
+        self, job_id: str, wish: LogWish, cursor: LogCursor | None
+    ) -> AsyncGenerator[FollowedLine | LogEnd | None]:
+        """`follow`, by one of a bounded number of followers. The first item is None, and says that there is room.
+
+        Raises:
+            TooManyFollowersError: there are as many as may be.
+            JobNotFoundError: there is no such job.
+        """
+        if self.num_followers >= self._max_followers:
+            raise TooManyFollowersError(f"{self.num_followers} follow logs already, and no more may.")
+        self.num_followers += 1
+        try:
+            yield None
+            async for item in self.follow(job_id, wish, cursor):
+                yield item
+        finally:
+            self.num_followers -= 1
 
     async def follow(
         self, job_id: str, wish: LogWish, cursor: LogCursor | None

@@ -126,7 +126,8 @@ class Reading:
             content = self._parts.read(entry)
             self._bytes_left -= len(content)
             for number, raw in enumerate(content.removesuffix(b"\n").split(b"\n") if content else [], 1):
-                if number > start:
+                # An empty line says nothing, and is counted all the same: places are numbers of lines.
+                if number > start and raw.strip():
                     line = parse_line(raw, source.name, max(last_time, entry.key.started_at))
                     last_time = max(last_time, line.time)
                     is_first = False

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from pipelines import storage
 from pipelines.errors import StorageError
@@ -19,6 +20,7 @@ from pipelines.specs.log_lines import (
     part_key,
 )
 from service.errors import LogsUnavailableError
+from service.joblogs.local_parts import LocalParts
 from service.settings import Settings
 
 _LISTING_ATTEMPTS = 3
@@ -67,6 +69,8 @@ class LogParts:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        path = storage.local_path(settings.storage_uri)
+        self._local = None if path is None else LocalParts(path)
 
     def sources(self, job_id: str, attempt: int) -> Mapping[str, SourceFiles]:
         """What an attempt has kept until now, by source; empty where it has kept nothing.
@@ -77,7 +81,7 @@ class LogParts:
         base = storage.join(self._settings.job_uri(job_id), attempt_folder(attempt))
         parts: dict[str, list[PartFile]] = {}
         dropped: dict[str, str] = {}
-        for file in _files(base):
+        for file in self._files(base):
             name, _, file_name = file.uri.removeprefix(f"{base}/").partition("/")
             key = part_key(file_name)
             if not is_source(name):
@@ -97,7 +101,7 @@ class LogParts:
         Raises:
             LogsUnavailableError: the storage does not answer.
         """
-        return _read(part.uri)
+        return self._read(part.uri)
 
     def dropped(self, source: SourceFiles) -> Dropped | None:
         """What a source has deleted; None if nothing.
@@ -108,32 +112,34 @@ class LogParts:
         if source.dropped_uri is None:
             return None
         try:
-            return Dropped.model_validate_json(_read(source.dropped_uri))
+            return Dropped.model_validate_json(self._read(source.dropped_uri))
         except ValueError:
             return None
 
+    def _files(self, base: str) -> list[storage.FoundFile]:
+        for attempt in range(1, _LISTING_ATTEMPTS + 1):
+            try:
+                if self._local is not None:
+                    return self._local.list_files(Path(base))
+                return storage.expand(base) if storage.exists(base) and storage.list_directory(base) else []
+            except (StorageError, OSError) as error:
+                # The job deletes parts in the meantime, and a listing may stumble over one.
+                if attempt == _LISTING_ATTEMPTS:
+                    raise LogsUnavailableError(f"{error}. Try again in a moment.") from error
+                time.sleep(0.05)
+        raise AssertionError
 
-def _files(base: str) -> list[storage.FoundFile]:
-    for attempt in range(1, _LISTING_ATTEMPTS + 1):
+    def _read(self, uri: str) -> bytes:
         try:
-            return storage.expand(base) if storage.exists(base) and storage.list_directory(base) else []
+            if self._local is not None:
+                return self._local.read(Path(uri), _MAX_PART_BYTES)
+            with storage.open_input(uri) as stream:
+                return stream.read(_MAX_PART_BYTES)
         except (StorageError, OSError) as error:
-            # The job deletes parts in the meantime, and a listing may stumble over one.
-            if attempt == _LISTING_ATTEMPTS:
-                raise LogsUnavailableError(f"{error}. Try again in a moment.") from error
-            time.sleep(0.05)
-    raise AssertionError
-
-
-def _read(uri: str) -> bytes:
-    try:
-        with storage.open_input(uri) as stream:
-            return stream.read(_MAX_PART_BYTES)
-    except (StorageError, OSError) as error:
-        try:
-            is_gone = not storage.exists(uri)
-        except (StorageError, OSError):
-            is_gone = False
-        if is_gone:
-            return b""
-        raise LogsUnavailableError(f"{error}. Try again in a moment.") from error
+            try:
+                is_gone = not storage.exists(uri)
+            except (StorageError, OSError):
+                is_gone = False
+            if is_gone:
+                return b""
+            raise LogsUnavailableError(f"{error}. Try again in a moment.") from error

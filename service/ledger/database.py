@@ -28,19 +28,25 @@ _CONNECTION_PATIENCE: dict[str, Any] = {
 }
 
 
-def make_engine(database_url: str) -> Engine:
-    """An engine; for SQLite also the folder of its file, and the settings that let threads share it."""
+def make_engine(database_url: str, *, pool_size: int | None = None) -> Engine:
+    """An engine; for SQLite also the folder of its file, and the settings that let threads share it.
+
+    Args:
+        database_url: SQLAlchemy's.
+        pool_size: connections at most; SQLAlchemy's own number when absent.
+    """
+    pool: dict[str, Any] = {} if pool_size is None else {"pool_size": pool_size, "max_overflow": 0}
     url = make_url(database_url)
     if url.get_backend_name() != "sqlite":
         if url.get_backend_name() != "postgresql":
-            return create_engine(url, pool_pre_ping=True)
+            return create_engine(url, pool_pre_ping=True, **pool)
         patience = {name: value for name, value in _CONNECTION_PATIENCE.items() if name not in url.query}
-        engine = create_engine(url, pool_pre_ping=True, connect_args=patience)
+        engine = create_engine(url, pool_pre_ping=True, connect_args=patience, **pool)
         event.listen(engine, "connect", _bound_waits)
         return engine
     if url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **pool)
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: object) -> None:

@@ -7,11 +7,12 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine, Select, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy import Engine, Select, String, delete, exists, func, insert, select, tuple_, update
 from sqlalchemy.orm import Session, aliased
 
 from service.access.audit import AuditEntry
 from service.ledger.access_store import audit_row
+from service.ledger.tables import UtcDateTime
 from service.ledger.webhook_tables import DeliveryRow, WebhookLabelRow, WebhookRow
 from service.webhooks.records import Attempt, Delivery, DeliveryState, Webhook
 
@@ -86,7 +87,9 @@ class SqlWebhookStore:
         if state is not None:
             query = query.where(DeliveryRow.state == state.value)
         if before is not None:
-            query = query.where(tuple_(DeliveryRow.created_at, DeliveryRow.delivery_id) < tuple_(*before))
+            # Said by type: left to the driver, the moment keeps its zone.
+            place = tuple_(*before, types=[UtcDateTime(), String()])
+            query = query.where(tuple_(DeliveryRow.created_at, DeliveryRow.delivery_id) < place)
         return self._deliveries(query.order_by(DeliveryRow.created_at.desc(), DeliveryRow.delivery_id.desc()))
 
     def send_again(self, delivery_id: str, at: datetime, audit: AuditEntry) -> None:
@@ -172,7 +175,7 @@ class SqlWebhookStore:
         if changed:
             _say_kept(audit)
 
-    def _read(self, query: Select[tuple[WebhookRow]]) -> list[Webhook]:
+    def _read(self, query: Select[WebhookRow]) -> list[Webhook]:
         with Session(self._engine) as session:
             rows = list(session.scalars(query))
             labels: dict[str, dict[str, str]] = {row.webhook_id: {} for row in rows}
@@ -181,7 +184,7 @@ class SqlWebhookStore:
                 labels[label.webhook_id][label.key] = label.value
             return [_webhook(row, labels[row.webhook_id]) for row in rows]
 
-    def _deliveries(self, query: Select[tuple[DeliveryRow]]) -> list[Delivery]:
+    def _deliveries(self, query: Select[DeliveryRow]) -> list[Delivery]:
         with Session(self._engine) as session:
             return [_delivery(row) for row in session.scalars(query)]
 

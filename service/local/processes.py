@@ -71,15 +71,17 @@ class Component:
                 start_new_session=True,
             )
 
-    def wait_until_ready(self, timeout_seconds: float) -> None:
+    def wait_until_ready(self, timeout_seconds: float, check_others: Callable[[], None] = lambda: None) -> None:
         """Return once the probe is content.
 
         Raises:
             ComponentFailedError: the program ended, or the time is over.
+            StackError: `check_others` said so.
         """
         deadline = time.monotonic() + timeout_seconds
         while (missing := self.plan.probe()) is not None:
             self.check_alive("while starting")
+            check_others()
             if time.monotonic() > deadline:
                 message = f"{self.plan.title} was not ready within {timeout_seconds:.0f} s: {missing}"
                 raise ComponentFailedError(message, self.log_path, self.log_end())

@@ -246,7 +246,8 @@ class LocalStack:
     def _wait_for(self, *names: str) -> None:
         started = time.monotonic()
         for name in names:
-            self._components[name].wait_until_ready(self.options.start_timeout_seconds)
+            # One that has ended may be what the other waits for.
+            self._components[name].wait_until_ready(self.options.start_timeout_seconds, self.check_alive)
             self._report(f"{self._components[name].plan.title} is ready after {time.monotonic() - started:.1f} s")
 
     def _write_state(self) -> None:

@@ -39,6 +39,8 @@ class Sender:
             SendError: there was none.
         """
         backend = _GuardedBackend(self._named_hosts, time.monotonic() + self._timeout_seconds)
+        head: dict[bytes | str, bytes | str] = dict(headers.items())
+        head |= {"Content-Length": str(len(body)), "Connection": "close"}
         timeout = dict.fromkeys(("connect", "read", "write", "pool"), self._timeout_seconds)
         try:
             with (
@@ -46,7 +48,7 @@ class Sender:
                 pool.stream(
                     "POST",
                     url,
-                    headers={**headers, "Content-Length": str(len(body)), "Connection": "close"},
+                    headers=head,
                     content=body,
                     extensions={"timeout": timeout},
                 ) as answer,

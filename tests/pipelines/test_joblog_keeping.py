@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -233,3 +234,27 @@ def test_calls_are_named_by_their_argument_or_by_their_function() -> None:
 
     assert call_name(lines_of, Named(), 3) == "seed-sst-2-1"
     assert call_name(lines_of, "x", 3) == "lines-of-3"
+
+
+def test_words_that_take_their_time_hold_up_no_other_thread(tmp_path: Path) -> None:
+    """Whoever's `__str__` it is: other threads log on meanwhile."""
+    asked, answered = threading.Event(), threading.Event()
+
+    class Slow:
+        def __str__(self) -> str:
+            asked.set()
+            assert answered.wait(60)
+            return "slow"
+
+    keeper = LogKeeper(str(tmp_path / "rank-0"), "rank-0", 1 << 20)
+    slow = threading.Thread(target=keeper.add, args=("info", "a", "m", {"value": Slow()}))
+    quick = threading.Thread(target=keeper.add, args=("info", "b", "m"))
+    slow.start()
+    assert asked.wait(60)
+    quick.start()
+    quick.join(5)
+    is_held_up = quick.is_alive()
+    answered.set()
+    slow.join()
+    quick.join()
+    assert not is_held_up

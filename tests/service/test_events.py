@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -167,6 +168,27 @@ def test_progress_is_told_now_and_then_and_a_new_stage_at_once() -> None:
     assert [tells("train"), tells("train"), tells("evaluate")] == [True, False, True]
     now[0] += 5.0
     assert tells("train")
+
+
+def test_what_was_held_back_is_told_before_the_job_moves_on() -> None:
+    gate = ProgressGate(5.0, lambda: 0.0)
+    job = make_job(state=JobState.RUNNING, attempt=1, progress=Progress(heartbeat_at=START, stage="train"))
+    for step in (1, 2):
+        progress = Progress(heartbeat_at=START, stage="train", step=step)
+        told_of_update(job, {"progress": progress}, gate)
+    job = replace(job, progress=progress)
+    told = told_of_update(job, {"state": JobState.PAUSED}, gate)
+    assert [one.payload.get("step", one.payload.get("state")) for one in told] == [2, "PAUSED"]
+    assert len(told_of_update(job, {"state": JobState.PAUSED}, gate)) == 1  # and only once
+
+
+def test_a_last_word_that_comes_with_the_end_is_told_with_it() -> None:
+    gate = ProgressGate(5.0, lambda: 0.0)
+    job = make_job(state=JobState.RUNNING, attempt=1, progress=Progress(heartbeat_at=START, stage="train"))
+    last = Progress(heartbeat_at=START, stage="train", step=9)
+    gate.passes(job.job_id)
+    told = told_of_update(job, {"progress": last, "state": JobState.SUCCEEDED}, gate)
+    assert [one.payload.get("step", one.payload.get("state")) for one in told] == [9, "SUCCEEDED"]
 
 
 @given(st.dictionaries(st.text(max_size=5), st.floats(), max_size=2 * MAX_FIGURES))

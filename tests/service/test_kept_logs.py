@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import sys
 from collections import deque
 from datetime import UTC, datetime, timedelta
@@ -254,11 +255,12 @@ async def test_hostile_lines_are_shown_without_harm(client: httpx.AsyncClient, j
     answer = await client.get(f"/v1/jobs/{job.job_id}/logs", params={"source": "*", "format": form})
     assert answer.status_code == 200
     items = answer.json()["items"] if form == "json" else answer.text.removesuffix("\n").split("\n")
-    assert len(items) == len(HOSTILE)
+    num_shown = sum(bool(line.strip()) for line in HOSTILE)
+    assert len(items) == num_shown
     if form == "text":
         assert not set(answer.text) & set("\x1b\r\x00")
     if form == "jsonl":
-        assert [json.loads(item)["source"] for item in items] == ["rank-0"] * len(HOSTILE)
+        assert [json.loads(item)["source"] for item in items] == ["rank-0"] * num_shown
 
 
 async def test_only_parts_of_sources_are_read(client: httpx.AsyncClient, job: Job, logs: Logs) -> None:
@@ -376,3 +378,50 @@ async def test_following_sees_what_is_written_meanwhile(desk: Desk, job: Job, st
     assert await next_message() == "rank-0 at 3"
     over(store, job)
     assert await next_message() == "SUCCEEDED"
+
+
+async def test_followers_are_bounded_and_their_places_come_free(
+    client: httpx.AsyncClient, desk: Desk, job: Job, store: SqlJobStore, logs: Logs
+) -> None:
+    logs.write("rank-0", 1)
+    over(store, job)
+    path, query = f"/v1/jobs/{job.job_id}/logs", {"follow": "true", "source": "*"}
+    places = [desk.kept_logs.followed(job.job_id, LogWish(), None) for _ in range(100)]
+    for place in places:
+        await anext(place)
+    refused = await client.get(path, params=query)
+    assert (refused.status_code, refused.json()["code"]) == (503, "too_many_followers")
+    for place in places:
+        await place.aclose()
+    assert (await client.get(path, params=query)).status_code == 200
+    assert desk.kept_logs.num_followers == 0
+
+
+@pytest.mark.parametrize("link", ["part", "source", "attempt"])
+async def test_links_out_of_a_jobs_folder_are_not_followed(
+    client: httpx.AsyncClient, job: Job, logs: Logs, tmp_path: Path, link: str
+) -> None:
+    """The job writes its folder: a link there must not make the service read another's files."""
+    own = logs.write("rank-0", 1)
+    secret = Logs(tmp_path / "elsewhere").write("rank-1", (1, "info", "secret"))
+    at = {"part": own, "source": own.parents[0], "attempt": own.parents[1]}[link]
+    to = {"part": secret, "source": secret.parents[0], "attempt": secret.parents[1]}[link]
+    at.rename(at.with_name("moved"))
+    at.symlink_to(to)
+    answer = await client.get(f"/v1/jobs/{job.job_id}/logs", params={"source": "*", "format": "jsonl"})
+    assert answer.status_code == 200
+    assert "secret" not in answer.text
+
+
+async def test_a_part_that_is_no_file_holds_nobody_up(client: httpx.AsyncClient, job: Job, logs: Logs) -> None:
+    part = logs.write("rank-0", 1)
+    part.unlink()
+    os.mkfifo(part)
+    answer = await client.get(f"/v1/jobs/{job.job_id}/logs", params={"source": "*", "format": "jsonl"})
+    assert (answer.status_code, answer.text) == (200, "")
+
+
+async def test_empty_lines_of_a_part_are_no_lines(client: httpx.AsyncClient, job: Job, logs: Logs) -> None:
+    logs.write("rank-0", 1, b"\n", b"  \n", 2, b"\n")
+    answer = await client.get(f"/v1/jobs/{job.job_id}/logs", params={"source": "*", "format": "jsonl"})
+    assert [json.loads(line)["message"] for line in answer.text.splitlines()] == ["rank-0 at 1", "rank-0 at 2"]

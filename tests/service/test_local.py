@@ -145,3 +145,18 @@ def test_the_sweep_finds_those_who_left_the_group(tmp_path: Path) -> None:
     assert len(marked_processes(mark)) == 1
     assert sweep(mark, grace_seconds=5) == 1
     assert marked_processes(mark) == []
+
+
+def test_a_component_that_ends_while_another_starts_is_not_waited_for(tmp_path: Path) -> None:
+    """The service is not ready without Ray, and would never be."""
+    stack = LocalStack(tmp_path / "home", StackOptions(start_timeout_seconds=20))
+    ended = component(tmp_path, "raise SystemExit(3)", lambda: None)
+    waits = component(tmp_path, "import time; time.sleep(60)", lambda: "not yet")
+    stack._components = {"ray": ended, "service": waits}
+    for one in stack._components.values():
+        one.start()
+    try:
+        with pytest.raises(ComponentFailedError, match="stopped by itself, with exit code 3"):
+            stack._wait_for("service")
+    finally:
+        waits.kill()

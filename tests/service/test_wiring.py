@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from pipelines import storage
+from service import wiring
 from service.dispatch.reconciler import Reconciler
+from service.ledger.lease import SqlLease
 from service.predictions import Predictions
 from service.settings import Settings
 from service.wiring import running
@@ -49,3 +52,15 @@ def test_a_storage_that_cannot_be_listed_does_not_stop_the_start(
     monkeypatch.setattr(storage, "list_directory", refuse)
     with running(settings) as desk:
         assert desk.settings is settings
+
+
+def test_the_lease_is_held_on_connections_of_its_own(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many requests wait for one of the others."""
+    leases: list[SqlLease] = []
+    make = wiring.SqlLease
+    monkeypatch.setattr(wiring, "SqlLease", lambda *given: leases.append(make(*given)) or leases[0])
+    with running(settings) as desk, ExitStack() as held:
+        engine = desk.events._store._engine
+        for _ in range(engine.pool.size() + engine.pool._max_overflow):
+            held.enter_context(engine.connect())
+        assert leases[0].try_hold()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -18,14 +19,16 @@ from service.http.log_schemas import LogPage, LogQuery, LogRecord, LogSource, Lo
 from service.http.problems import problems
 from service.http.routes.jobs import JobId
 from service.joblogs.cursors import LogCursor
-from service.joblogs.kept import FollowedLine, KeptLogs, LogWish
+from service.joblogs.kept import FollowedLine, LogWish
 from service.joblogs.lines import KeptLine, render_line
 from service.joblogs.merging import LineFilter
-from service.joblogs.printed import JobLogs, LinePosition, LogLine
+from service.joblogs.printed import JobLogs, LinePosition, LogEnd, LogLine
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 
 KEEP_ALIVE_SECONDS = 15
+SEND_TIMEOUT_SECONDS = 60
+"""A follower of kept logs that takes nothing for so long is let go; it comes back with `Last-Event-ID`."""
 DEFAULT_LIMIT = 200
 _LAST_EVENT_ID = re.compile(r"([1-9][0-9]{0,5}):([0-9]{1,12})")
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -72,8 +75,11 @@ async def get_logs(
         cursor = _cursor(last_event_id, "/header/Last-Event-ID") if is_followed and last_event_id else None
         cursor = cursor or (_cursor(query.cursor, "/query/cursor") if query.cursor else None)
         if is_followed:
-            events = _kept_events(kept_logs, job_id, _wish(query), cursor, is_json=query.format in ("json", "jsonl"))
-            return EventSourceResponse(events, ping=KEEP_ALIVE_SECONDS)
+            items = kept_logs.followed(job_id, _wish(query), cursor)
+            # The first is waited for here: a refusal is an answer of its own then, and not the end of a stream.
+            await anext(items)
+            events = _kept_events(items, is_json=query.format in ("json", "jsonl"))
+            return EventSourceResponse(events, ping=KEEP_ALIVE_SECONDS, send_timeout=SEND_TIMEOUT_SECONDS)
         page = await kept_logs.page(job, _wish(query), cursor, query.limit or DEFAULT_LIMIT)
         return _answer(query.format, page.lines, page.next_cursor, is_truncated=page.is_truncated)
     if is_followed:
@@ -101,14 +107,15 @@ async def _events(logs: JobLogs, job_id: str, after: LinePosition) -> AsyncItera
 
 
 async def _kept_events(
-    logs: KeptLogs, job_id: str, wish: LogWish, cursor: LogCursor | None, *, is_json: bool
+    items: AsyncGenerator[FollowedLine | LogEnd | None], *, is_json: bool
 ) -> AsyncIterator[ServerSentEvent]:
-    async for item in logs.follow(job_id, wish, cursor):
-        if isinstance(item, FollowedLine):
-            text = _record(item.line).model_dump_json() if is_json else render_line(item.line)
-            yield ServerSentEvent(text, id=item.cursor)
-        else:
-            yield ServerSentEvent(item.job.state.value, event="end")
+    async with aclosing(items):
+        async for item in items:
+            if isinstance(item, FollowedLine):
+                text = _record(item.line).model_dump_json() if is_json else render_line(item.line)
+                yield ServerSentEvent(text, id=item.cursor)
+            elif item is not None:
+                yield ServerSentEvent(item.job.state.value, event="end")
 
 
 def _answer(form: str | None, lines: Sequence[KeptLine], next_cursor: str | None, *, is_truncated: bool) -> Response:

@@ -1,0 +1,68 @@
+"""What holds for every command: JSON for programs, and the tab key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+import typer
+from live_service import serve_desk
+from service_doubles import make_job
+from typer.testing import CliRunner
+
+from service.cli import app
+from service.http.desk import Desk
+from service.ledger.store import SqlJobStore
+from service.settings import Settings
+
+WITHOUT_JSON = {
+    "demo",  # a tour, for people
+    "serve",  # prints its log alone: ELECTRA_LOG_JSON
+}
+
+
+def commands(group: click.Group, *above: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *above, name)
+        else:
+            yield " ".join((*above, name)), command
+
+
+def found() -> dict[str, click.Command]:
+    root = typer.main.get_command(app)
+    assert isinstance(root, click.Group)
+    return dict(commands(root))
+
+
+def test_every_command_can_answer_programs() -> None:
+    silent = {
+        name for name, command in found().items() if not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert silent == WITHOUT_JSON
+
+
+def complete(words: str, url: str) -> str:
+    count = str(len(words.split(" ")) - 1)
+    environment = {"_ELECTRA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": count, "ELECTRA_URL": url}
+    result = CliRunner().invoke(app, prog_name="electra", env=environment)
+    assert result.exit_code == 0
+    return result.output.strip()
+
+
+def test_the_tab_key_offers_jobs(settings: Settings, desk: Desk, store: SqlJobStore) -> None:
+    job = make_job()
+    store.insert(job)
+    with serve_desk(settings, desk) as url:
+        assert complete("electra show pt-", url) == job.job_id
+        assert complete("electra show other", url) == ""
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "no address"])
+def test_the_tab_key_is_silent_where_no_service_answers(url: str) -> None:
+    assert complete("electra show pt-", url) == ""
+
+
+def test_the_tab_key_offers_commands() -> None:
+    assert complete("electra webh", "") == "webhooks"
