@@ -44,7 +44,7 @@ def _wanted(row: dict[str, Any]) -> Any:
     wanted, has = aliased(WebhookLabelRow), aliased(JobLabelRow)
     is_there = exists().where(has.job_id == row["job_id"], has.key == wanted.key, has.value == wanted.value)
     is_label_missing = exists().where(wanted.webhook_id == WebhookRow.webhook_id, ~is_there)
-    return select(
+    query = select(
         WebhookRow.webhook_id + literal(f"-{row['seq']}", String()),
         WebhookRow.webhook_id,
         literal(row["seq"], DeliveryRow.seq.type),
@@ -62,6 +62,8 @@ def _wanted(row: dict[str, Any]) -> Any:
         WebhookRow.events.contains(f" {row['type']} ", autoescape=True),
         ~is_label_missing,
     )
+    # A webhook that is being deleted is waited for, and then is not there: its end must not be a job's fault.
+    return query.with_for_update(read=True, key_share=True, of=WebhookRow)
 
 
 def _body(row: dict[str, Any]) -> str:

@@ -146,8 +146,9 @@ class SqlWebhookStore:
         else:
             webhook = webhook.where(WebhookRow.failing_since.is_(None)).values(failing_since=attempt.at)
         with Session(self._engine) as session, session.begin():
-            session.execute(statement.values(values))
+            # The webhook first, as whoever deletes it does: so neither waits for the other in vain.
             session.execute(webhook)
+            session.execute(statement.values(values))
 
     def prune(self, before: datetime, limit: int) -> int:
         """Delete the oldest deliveries that are over; how many."""

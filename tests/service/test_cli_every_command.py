@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-import click
 import pytest
 import typer
 from live_service import serve_desk
 from service_doubles import make_job
+from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from service.cli import app
@@ -22,17 +23,17 @@ WITHOUT_JSON = {
 }
 
 
-def commands(group: click.Group, *above: str) -> Iterator[tuple[str, click.Command]]:
+def commands(group: TyperGroup, *above: str) -> Iterator[tuple[str, Any]]:
     for name, command in group.commands.items():
-        if isinstance(command, click.Group):
+        if isinstance(command, TyperGroup):
             yield from commands(command, *above, name)
         else:
             yield " ".join((*above, name)), command
 
 
-def found() -> dict[str, click.Command]:
+def found() -> dict[str, Any]:
     root = typer.main.get_command(app)
-    assert isinstance(root, click.Group)
+    assert isinstance(root, TyperGroup)
     return dict(commands(root))
 
 

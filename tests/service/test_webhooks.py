@@ -7,13 +7,16 @@ import hashlib
 import hmac
 import json
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from service_doubles import Clock, make_job
-from sqlalchemy import Engine
+from sqlalchemy import Engine, delete, text
+from sqlalchemy.orm import Session
 from webhook_receiver import LOCAL, Receiver, receiving
 
 from pipelines.specs.documents import Progress
@@ -27,6 +30,7 @@ from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
 from service.ledger.store import SqlJobStore
 from service.ledger.webhook_store import SqlWebhookStore
+from service.ledger.webhook_tables import WebhookRow
 from service.settings import Settings
 from service.states import JobState
 from service.webhooks import addresses
@@ -131,6 +135,42 @@ def test_only_what_was_asked_for_is_sent(world: World, receiver: Receiver) -> No
         world.jobs.update(job, progress=Progress(heartbeat_at=job.created_at))
     world.send()
     assert [json.loads(body)["data"]["job_id"] for _, body in receiver.got] == [job.job_id]
+
+
+def test_labels_count_from_the_first_event_on(world: World, receiver: Receiver) -> None:
+    world.create(receiver.url, ("created",), team="nlp")
+    world.jobs.insert(make_job(labels={"team": "nlp"}))
+    world.jobs.insert(make_job(labels={"team": "cv"}))
+    world.send()
+    assert receiver.types() == ["job.created"]
+
+
+def test_a_webhook_that_is_deleted_meanwhile_is_no_jobs_fault(world: World, engine: Engine) -> None:
+    """Its row is locked by the deletion when the event is written, which waits and then finds it gone."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("one writes at a time there")
+    webhook, _ = world.create(f"http://{LOCAL}:9/")
+    job = make_job()
+    writer = threading.Thread(target=world.jobs.insert, args=(job,))
+    with Session(engine) as session, session.begin():
+        session.execute(delete(WebhookRow).where(WebhookRow.webhook_id == webhook.webhook_id))
+        writer.start()
+        until(lambda: is_waited_for(engine))
+    writer.join(30)
+    assert world.jobs.get(job.job_id) == job
+    assert world.store.deliveries(webhook.webhook_id, None, None, 10) == []
+
+
+def is_waited_for(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        return bool(connection.scalar(text("SELECT count(*) FROM pg_locks WHERE NOT granted")))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_what_was_not_written_is_not_sent(world: World) -> None:
