@@ -30,7 +30,7 @@ _TORCH_PROGRAM = (
 def check_python() -> Iterator[Finding]:
     """The Python that runs this."""
     version = ".".join(map(str, sys.version_info[:3]))
-    wanted = metadata.metadata(PACKAGE).get("Requires-Python") or ""
+    wanted = metadata.metadata(PACKAGE)["Requires-Python"] or ""
     if not _fits(version, wanted):
         yield Finding("python", Status.FAIL, f"{version}, needs {wanted}", "Make an environment with that Python.")
         return

@@ -84,6 +84,10 @@ def at(path: str) -> Callable[[Target], str]:
     return lambda target: path.format(hidden=target.hidden, bens=target.bens)
 
 
+def webhook(title: str, status: int, code: str, who: str, **body: str) -> Attack:
+    return Attack(title, lambda _: body, status, code, path=lambda _: "/v1/webhooks", who=who)
+
+
 NOT_A_KEY = {"Authorization": f"Bearer elk_{'0' * 16}_{'A' * 43}"}
 
 ATTACKS = (
@@ -333,4 +337,38 @@ ATTACKS = (
     ),
     Attack("a line end in a job's name", None, 422, "invalid_request", "GET", at("/v1/jobs/pt-1%0aevent=login")),
     Attack("a cursor of one's own making", None, 422, "invalid_cursor", "GET", at("/v1/jobs?cursor=J29yIDE9MS0t")),
+    # ── webhooks ──────────────────────────────────────────────────────────────────────────────────────────────────
+    webhook(
+        "a webhook to the metadata server of a cloud",
+        422,
+        "invalid_request",
+        "admin",
+        url="https://169.254.169.254/latest/",
+    ),
+    webhook(
+        "a webhook to this machine, written short: `https://127.1/`",
+        422,
+        "invalid_request",
+        "admin",
+        url="https://127.1/",
+    ),
+    webhook(
+        "a webhook to this machine, as IPv4 in IPv6", 422, "invalid_request", "admin", url="https://[::ffff:127.0.0.1]/"
+    ),
+    webhook(
+        "a webhook that would carry a password",
+        422,
+        "invalid_request",
+        "admin",
+        url="https://ada:hunter2@93.184.216.34/",
+    ),
+    webhook(
+        "a webhook for another project's jobs",
+        404,
+        "project_not_found",
+        "admin",
+        url="https://93.184.216.34/",
+        project="law",
+    ),
+    webhook("a webhook made by a member", 403, "permission_denied", "ada", url="https://93.184.216.34/"),
 )

@@ -48,7 +48,11 @@ def target(tmp_path_factory: pytest.TempPathFactory, inside: tuple[str, list[str
     folder = tmp_path_factory.mktemp("attacked")
     roots = [str(folder / "data"), "s3://corpora/{project}"]
     settings = keys_settings(
-        folder / "home", source_roots=roots, web_source_hosts=("localhost",), failed_logins_per_minute=100_000
+        folder / "home",
+        source_roots=roots,
+        web_source_hosts=("localhost",),
+        failed_logins_per_minute=100_000,
+        webhook_key="k" * 32,
     )
     world = AccessWorld(settings)
     web_guard.install(settings.web_source_hosts)
