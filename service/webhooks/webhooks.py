@@ -50,11 +50,13 @@ class Webhooks:
 
         Raises:
             InvalidRequestError: the URL is none that may be asked, or the project has as many as may be.
-            PermissionDeniedError: the caller does not administer the project.
+            PermissionDeniedError: the caller does not administer the project, or may not read its jobs.
             ProjectNotFoundError: there is no such project, or none that the caller sees.
             WebhooksOffError: the service has no key to sign with.
         """
         name = self._access.project_for(caller, project, Permission.ADMIN)
+        # What is sent is what the scopes would have to allow to be read.
+        self._access.project_for(caller, name, Permission.JOBS_READ)
         key = self._settings.read_webhook_key()
         if key is None:
             raise WebhooksOffError("Set ELECTRA_WEBHOOK_KEY or ELECTRA_WEBHOOK_KEY_PATH: without it nothing is signed.")

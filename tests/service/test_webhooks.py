@@ -10,7 +10,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,14 @@ from service.access.access import Access
 from service.access.audit import Caller
 from service.access.interfaces import AuditFilter
 from service.access.principals import LOCAL as LOCAL_USER
-from service.errors import InvalidRequestError, WebhookNotFoundError, WebhooksOffError, WrongDeliveryStateError
+from service.access.principals import Permission, Principal, Role
+from service.errors import (
+    InvalidRequestError,
+    PermissionDeniedError,
+    WebhookNotFoundError,
+    WebhooksOffError,
+    WrongDeliveryStateError,
+)
 from service.interfaces import StaleJobError
 from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
@@ -37,7 +45,7 @@ from service.webhooks import addresses
 from service.webhooks.delivering import MAX_ATTEMPTS, Surroundings, WebhookDelivery, delay_seconds
 from service.webhooks.records import DeliveryState, Webhook
 from service.webhooks.sending import Sender, SendError
-from service.webhooks.signing import signed_headers
+from service.webhooks.signing import signed_headers, webhook_secret
 from service.webhooks.webhooks import Webhooks
 
 KEY = "k" * 32
@@ -256,6 +264,26 @@ def test_a_deleted_webhook_leaves_nothing(world: World, receiver: Receiver) -> N
         world.webhooks.get(world.caller, webhook.webhook_id)
 
 
+def test_who_may_not_read_jobs_is_not_told_of_them(lite: World) -> None:
+    """By an address of their own, that is: the scopes of a key narrow what its owner may."""
+    narrow = Principal(owner="a", roles={"default": Role.ADMIN}, scopes=frozenset({Permission.ADMIN}), method="key")
+    lite.caller = Caller(narrow)
+    with pytest.raises(PermissionDeniedError, match="jobs:read"):
+        lite.create(f"http://{LOCAL}:9/")
+
+
+def test_deliveries_are_listed_page_by_page(world: World, receiver: Receiver) -> None:
+    webhook, _ = world.create(receiver.url)
+    made = []
+    for _ in range(3):
+        made.append(world.webhooks.ping(world.caller, webhook.webhook_id))
+        world.clock.time += timedelta(seconds=1)
+    first = world.store.deliveries(webhook.webhook_id, None, None, 2)
+    place = (first[-1].created_at, first[-1].delivery_id)
+    rest = world.store.deliveries(webhook.webhook_id, None, place, 2)
+    assert [*first, *rest] == made[::-1]
+
+
 def test_old_deliveries_are_deleted_and_those_that_wait_are_not(world: World, receiver: Receiver) -> None:
     webhook, _ = world.create(receiver.url)
     world.webhooks.ping(world.caller, webhook.webhook_id)
@@ -366,6 +394,20 @@ def test_a_service_of_one_user_makes_its_own_key_for_itself_alone(settings: Sett
     path = settings.home / "webhook-key"
     assert key == settings.read_webhook_key() == path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_documents_own_check_takes_what_we_send_and_nothing_else(world: World) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(page.split("```python\n")[1].split("```")[0], names)
+    secret, body, now = webhook_secret(KEY, "0" * 16), b'{"a": 1}', datetime.now(UTC)
+    headers = dict(signed_headers(secret, "id", now, body))
+    is_ours = names["is_ours"]
+    assert is_ours(secret, headers, body)
+    assert not is_ours(secret, headers, b'{"a": 2}')
+    assert not is_ours(webhook_secret(KEY, "1" * 16), headers, body)
+    assert not is_ours(secret, {**headers, "webhook-id": "other"}, body)
+    assert not is_ours(secret, dict(signed_headers(secret, "id", now - timedelta(hours=1), body)), body)
 
 
 def test_signatures_are_those_of_standard_webhooks(world: World) -> None:
