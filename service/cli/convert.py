@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,6 +11,7 @@ import typer
 
 from service.cli.console import JsonOption, check_installed, exit_like, program
 
+_STDERR = 2
 _NEEDED = ("torch", "transformers", "safetensors", "tokenizers", "pyarrow", "numpy")
 
 
@@ -52,7 +52,7 @@ def convert(
     # A process of its own: this package carries no torch.
     converting = program("pipelines.convert", *arguments, "--", source, destination)
     # With --json standard output is for the document alone.
-    told = sys.stderr if as_json else None
+    told = _STDERR if as_json else None
     done = subprocess.run(converting, check=False, stdout=told)  # noqa: S603 - our own module, and no shell
     exit_like(done.returncode)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -14,8 +15,10 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "tensorflow" / "electra.ckpt"
 
 
 def test_folders_are_written(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["convert", str(GOLDEN), str(tmp_path), "--network", "discriminator"])
+    words = ["convert", str(GOLDEN), str(tmp_path), "--network", "discriminator", "--json"]
+    result = CliRunner().invoke(app, words)
     assert result.exit_code == 0
+    assert json.loads(result.stdout)["destination"] == str(tmp_path)
     assert sorted(path.name for path in (tmp_path / "discriminator").iterdir()) == ["config.json", "model.safetensors"]
 
 
@@ -27,7 +30,7 @@ def test_a_source_that_is_none_is_wrong_input(tmp_path: Path, capfd: pytest.Capt
 def test_a_process_that_was_killed_is_a_failure_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
 
-    def die(command: list[str], *, check: bool) -> subprocess.CompletedProcess[bytes]:
+    def die(command: list[str], *, check: bool, stdout: int | None) -> subprocess.CompletedProcess[bytes]:
         commands.append(command)
         return subprocess.CompletedProcess(command, -15)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +16,11 @@ from service_doubles import make_job
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
-from service.cli import app
+from service.cli import app, stack
 from service.http.desk import Desk
 from service.ledger.store import SqlJobStore
+from service.local import LocalStack, StackState
+from service.local.state import write_state
 from service.settings import Settings
 
 WITHOUT_JSON = {
@@ -42,6 +48,29 @@ def test_every_command_can_answer_programs() -> None:
         name for name, command in found().items() if not any("--json" in parameter.opts for parameter in command.params)
     }
     assert silent == WITHOUT_JSON
+
+
+class BriefStack(LocalStack):
+    """A stack of nothing, which is interrupted as soon as it is watched."""
+
+    def start(self) -> None:
+        self.home.mkdir()
+        self._report("Ray is ready")
+        addresses = dict.fromkeys(("service_url", "mlflow_url", "ray_url", "ray_token_path"), "http://127.0.0.1:9")
+        state = StackState(
+            stack_id="s", pid=os.getpid(), started_at=datetime.now(UTC), storage_uri=self.storage_uri, **addresses
+        )
+        write_state(self.home, state)
+
+    def check_alive(self) -> None:
+        raise KeyboardInterrupt
+
+
+def test_up_tells_programs_where_it_is_and_people_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack, "LocalStack", BriefStack)
+    result = CliRunner().invoke(app, ["up", "--home", str(tmp_path / "home"), "--json"])
+    assert json.loads(result.stdout)["service_url"] == "http://127.0.0.1:9"
+    assert "Ray is ready" in result.stderr
 
 
 def complete(words: str, url: str) -> str:

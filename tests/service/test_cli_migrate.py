@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,11 @@ def test_an_empty_database_gets_all_tables(url: str) -> None:
     engine = make_engine(url)
     assert set(Base.metadata.tables) <= set(inspect(engine).get_table_names())
     engine.dispose()
+
+
+def test_programs_are_told_in_json(url: str) -> None:
+    told = json.loads(CliRunner().invoke(app, ["migrate", "--json"]).stdout)
+    assert told == {"before": None, "after": newest_revision(), "newest": newest_revision()}
 
 
 def test_migrating_again_changes_nothing(url: str) -> None:
