@@ -221,6 +221,8 @@ def test_a_service_for_others_has_keys_tls_and_a_name() -> None:
             for host in ("10.0.0.1", "169.254.169.254", "192.168.0.1", "100.64.0.1", "0.0.0.0", "fe80::1%eth0")
         ],
         *[(host, False) for host in ("::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::", "224.0.0.1", "fd00::1")],
+        # Which Python calls global: of the form that was given up, of sites, of nobody, of Azure's own machines.
+        *[(host, False) for host in ("::127.0.0.1", "::a00:1", "fec0::1", "4000::1", "168.63.129.16")],
         *[(host, True) for host in ("1.1.1.1", "2606:4700:4700::1111", "64:ff9b::101:101")],
     ],
 )

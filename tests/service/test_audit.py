@@ -120,6 +120,14 @@ async def test_no_secret_stands_in_the_database(world: AccessWorld) -> None:
         assert not any(key.split("_", 2)[2] in row for row in kept)
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("query", ["audit?principal", "audit?action", "audit?object", "jobs?name"])
+async def test_what_no_database_can_compare_is_refused(world: AccessWorld, query: str) -> None:
+    async with world.client() as client:
+        answer = await client.get(f"/v1/{query}=a%00b", headers=world.bearer("root"))
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
 def test_a_line_stays_a_line() -> None:
     assert escape("a\nb\x1b[2J\u202e\\") == "a\\nb\\x1b[2J\\u202e\\\\"
     assert escape("x" * 9, 5) == "xxxxx…"

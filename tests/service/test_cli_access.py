@@ -12,6 +12,7 @@ from live_service import serve_desk
 from typer.testing import CliRunner, Result
 
 from service.access.access import Access
+from service.access.principals import Role
 from service.cli import app
 from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine
@@ -61,6 +62,28 @@ def test_the_first_key_is_made_in_the_database(tmp_path: Path, monkeypatch: pyte
     access = Access(keys_settings(tmp_path), SqlAccessStore(engine))
     assert access.authenticate([f"Bearer {made.stdout.splitlines()[0]}"]).owner == "root"
     engine.dispose()
+
+
+def test_the_first_key_is_shown_as_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELECTRA_HOME", str(tmp_path))
+    made = run("keys", "create", "first", "--owner", "root", "--bootstrap", "--json")
+    told = json.loads(made.stdout)
+    assert (told["owner"], told["role"], told["key"].split("_")[1]) == ("root", "admin", told["key_id"])
+    assert str(tmp_path) in made.stderr
+
+
+def test_a_database_that_cannot_be_used_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken.sqlite").write_text("no database " * 100)
+    monkeypatch.setenv("ELECTRA_DATABASE_URL", f"sqlite:///{tmp_path}/broken.sqlite")
+    refused = run("keys", "create", "first", "--owner", "root", "--bootstrap")
+    assert (refused.exit_code, "cannot be used" in refused.output) == (2, True)
+
+
+def test_a_key_that_has_expired_is_listed_so(world: AccessWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.key("late", None, Role.VIEWER, lifetime_days=-1)
+    monkeypatch.setenv("ELECTRA_API_KEY", world.keys["root"])
+    row = next(line for line in run("keys", "list").stdout.splitlines() if "late" in line)
+    assert "expired" in row
 
 
 def test_a_key_that_cannot_be_made_is_said_so() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -17,6 +17,7 @@ from service.http.desk import JobsDep, KeptLogsDep, LogsDep
 from service.http.log_schemas import LogPage, LogQuery, LogRecord, LogSource, LogSourceList, LogSourceQuery
 from service.http.problems import problems
 from service.http.routes.jobs import JobId
+from service.http.streams import StreamGuardDep
 from service.joblogs.cursors import LogCursor
 from service.joblogs.kept import FollowedLine, KeptLogs, LogWish
 from service.joblogs.lines import KeptLine, render_line
@@ -57,6 +58,7 @@ async def get_logs(
     jobs: JobsDep,
     logs: LogsDep,
     kept_logs: KeptLogsDep,
+    guard: StreamGuardDep,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """What a job printed, one attempt as text; or what its processes logged, searched; or either as it comes.
@@ -73,12 +75,13 @@ async def get_logs(
         cursor = cursor or (_cursor(query.cursor, "/query/cursor") if query.cursor else None)
         if is_followed:
             events = _kept_events(kept_logs, job_id, _wish(query), cursor, is_json=query.format in ("json", "jsonl"))
-            return EventSourceResponse(events, ping=KEEP_ALIVE_SECONDS)
+            return EventSourceResponse(await guard.open(events), ping=KEEP_ALIVE_SECONDS)
         page = await kept_logs.page(job, _wish(query), cursor, query.limit or DEFAULT_LIMIT)
         return _answer(query.format, page.lines, page.next_cursor, is_truncated=page.is_truncated)
     if is_followed:
         after = _position(last_event_id) if last_event_id else LinePosition(query.attempt or 1, 0)
-        return EventSourceResponse(_events(logs, job_id, after), ping=KEEP_ALIVE_SECONDS)
+        events = _events(logs, job_id, after)
+        return EventSourceResponse(await guard.open(events), ping=KEEP_ALIVE_SECONDS)
     return PlainTextResponse(await run_in_threadpool(logs.read, job, query.attempt, query.tail))
 
 
@@ -92,7 +95,7 @@ def list_log_sources(
     return LogSourceList(attempt=attempt, items=tuple(items))
 
 
-async def _events(logs: JobLogs, job_id: str, after: LinePosition) -> AsyncIterator[ServerSentEvent]:
+async def _events(logs: JobLogs, job_id: str, after: LinePosition) -> AsyncGenerator[ServerSentEvent]:
     async for item in logs.follow(job_id, after):
         if isinstance(item, LogLine):
             yield ServerSentEvent(item.text.rstrip("\r"), id=str(item.position))
@@ -102,7 +105,7 @@ async def _events(logs: JobLogs, job_id: str, after: LinePosition) -> AsyncItera
 
 async def _kept_events(
     logs: KeptLogs, job_id: str, wish: LogWish, cursor: LogCursor | None, *, is_json: bool
-) -> AsyncIterator[ServerSentEvent]:
+) -> AsyncGenerator[ServerSentEvent]:
     async for item in logs.follow(job_id, wish, cursor):
         if isinstance(item, FollowedLine):
             text = _record(item.line).model_dump_json() if is_json else render_line(item.line)
