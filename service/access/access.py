@@ -232,6 +232,7 @@ class Access:
             raise InvalidRequestError(f"project {rule}.", [Fault("/project", rule)])
         if not asker.sees(project) or not self.store.has_project(project):
             raise ProjectNotFoundError(project)
+        caller.project = project
         if not asker.may(permission, project):
             raise PermissionDeniedError(f"This takes the permission {permission} in project {project!r}.")
         return project

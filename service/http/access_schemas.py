@@ -19,7 +19,7 @@ DEFAULT_LIFETIME_DAYS = 90
 class KeyCreate(Request):
     """A key to make."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 '._-]{0,99}$")]
     """What it is for."""
     owner: OwnerName
     """Whose jobs are made with it."""

@@ -107,6 +107,20 @@ async def test_administrators_read_the_rows_of_their_projects(world: AccessWorld
     assert seen[-1] == 1
 
 
+async def test_a_refusal_is_of_the_project_that_the_request_was_for(world: AccessWorld) -> None:
+    wrong = {"spec": {"kind": "pretrain", "preset": "tiny", "name": "a b"}}
+    async with world.client() as client:
+        for who, body in (("viewer", TINY), ("ada", wrong), ("ada", {**TINY, "project": "law"})):
+            await client.post("/v1/jobs", json={"project": "clinical", **body}, headers=world.bearer(who))
+    rows = world.access.store.page_audit(AuditFilter(action="job.create"))
+    told = [(row.principal.partition(" ")[0], row.project, row.outcome) for row in reversed(rows)]
+    assert told == [
+        ("vera", None, "refused 403"),
+        ("ada", "clinical", "refused 422"),
+        ("ada", None, "refused 404"),
+    ]
+
+
 async def test_no_secret_stands_in_the_database(world: AccessWorld) -> None:
     async with world.client() as client:
         await client.post("/v1/jobs", json=TINY, headers=world.bearer("ada"))

@@ -35,7 +35,7 @@ def run(*arguments: str) -> Result:
 def test_a_key_is_made_used_listed_and_revoked(world: AccessWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELECTRA_API_KEY", world.keys["root"])
     assert run("projects", "create", "reviews").exit_code == 0
-    made = run("keys", "create", "laptop", "--owner", "rob", "--project", "reviews")
+    made = run("keys", "create", "Rob's laptop", "--owner", "rob", "--project", "reviews")
     key = made.stdout.strip()
     assert key.startswith("elk_")
     monkeypatch.setenv("ELECTRA_API_KEY", key)
@@ -43,7 +43,7 @@ def test_a_key_is_made_used_listed_and_revoked(world: AccessWorld, monkeypatch: 
     assert (job["owner"], job["project"]) == ("rob", "reviews")
     assert "jobs:write" in run("projects", "list").stdout
     monkeypatch.setenv("ELECTRA_API_KEY", world.keys["root"])
-    assert "laptop" in run("keys", "list").stdout
+    assert "Rob's laptop" in run("keys", "list").stdout
     assert run("keys", "revoke", key.split("_")[1]).exit_code == 0
     assert "key.revoke" in run("audit", "--project", "reviews").stdout
     monkeypatch.setenv("ELECTRA_API_KEY", key)
@@ -96,3 +96,4 @@ def test_a_first_key_names_the_setting_that_is_wrong(tmp_path: Path, monkeypatch
     monkeypatch.setenv("ELECTRA_PORT", "x")
     refused = run("keys", "create", "first", "--owner", "root", "--bootstrap")
     assert (refused.exit_code, "ELECTRA_PORT" in refused.output) == (2, True)
+    assert "ELECTRA_DATABASE_URL" not in refused.output

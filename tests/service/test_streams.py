@@ -7,8 +7,10 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 from access_world import ROOT, AccessWorld, keys_settings
+from live_service import serve_desk
 
 from service.access.principals import Role
 from service.http.streams import while_allowed
@@ -81,6 +83,16 @@ async def test_a_stream_that_is_refused_takes_no_place(world: AccessWorld) -> No
     async with world.client() as client:
         assert (await client.get("/v1/events", headers=world.bearer("ada"))).status_code == 503
     assert len(world.access.streams) == 0
+
+
+@pytest.mark.parametrize("path", FOLLOWED)
+async def test_who_goes_away_gives_the_place_back(world: AccessWorld, path: str) -> None:
+    path = path.format(world.job().job_id)
+    with serve_desk(world.settings, world.desk) as url, httpx.Client(base_url=url, trust_env=False) as client:
+        with client.stream("GET", path, headers=world.bearer("ada")) as answer:
+            assert answer.status_code == 200
+            assert len(world.access.streams) == 1
+        await until(lambda: len(world.access.streams) == 0)
 
 
 async def counted(number: int) -> AsyncGenerator[int]:
