@@ -94,7 +94,7 @@ class SqlEventStore:
 
 
 _JOBS_PROJECT = select(JobRow.project).where(JobRow.job_id == EventRow.job_id).scalar_subquery()
-_COLUMNS = (
+_COLUMNS: tuple[Any, ...] = (
     EventRow.seq,
     EventRow.at,
     EventRow.job_id,
@@ -104,7 +104,7 @@ _COLUMNS = (
 )
 
 
-def _rows_of_projects(connection: Connection, query: Select[Any], projects: frozenset[str]) -> list[Any]:
+def _rows_of_projects(connection: Connection, query: Select[*tuple[Any, ...]], projects: frozenset[str]) -> list[Any]:
     """Those whose project is written with them, and those where the job alone tells it; each from the index. Both are
     bounded by one last number, so nothing can come between the two readings.
     """

@@ -24,9 +24,10 @@ from service.access.keys import ApiKey, hash_secret, is_secret_of, new_key_id, n
 from service.access.principals import Role
 from service.access.rate_limit import RateLimit
 from service.client import ClientError, ElectraClient
-from service.errors import InvalidSpecError, NotAuthenticatedError, TooManyRequestsError
+from service.errors import InvalidSpecError, NotAuthenticatedError, SourceNotAllowedError, TooManyRequestsError
 from service.jobs.namespaces import in_project, project_of
-from service.jobs.references import PLACE_FIELDS
+from service.jobs.references import PLACE_FIELDS, Reference
+from service.jobs.source_policy import SourcePolicy
 from service.settings import Settings
 
 HARMLESS = frozenset(
@@ -205,6 +206,21 @@ def test_the_storage_is_no_source(tmp_path: Path) -> None:
     for root in (f"{tmp_path}/storage/jobs", str(tmp_path)):
         with pytest.raises(ValidationError, match="must not lie in"):
             Settings.model_validate({"home": tmp_path, "source_roots": [root]})
+
+
+def test_the_database_is_no_source_wherever_it_lies(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    settings = keys_settings(
+        tmp_path / "home",
+        source_roots=[str(data)],
+        database_url=f"sqlite:///{data}/service.sqlite",
+        ray_token_path=str(data / "token"),
+    )
+    policy = SourcePolicy(settings, lambda _: None)
+    for name in ("service.sqlite", "service.sqlite-wal", "token", "*", "**/x"):
+        with pytest.raises(SourceNotAllowedError):
+            policy.check([Reference("/corpus", f"{data}/{name}")], "clinical")
+    policy.check([Reference("/corpus", f"{data}/corpus/*.txt")], "clinical")
 
 
 def test_a_service_for_others_has_keys_tls_and_a_name() -> None:

@@ -147,6 +147,14 @@ def test_a_line_stays_a_line() -> None:
     assert escape("x" * 9, 5) == "xxxxx…"
 
 
+async def test_a_use_that_cannot_be_written_down_keeps_nobody_out(world: AccessWorld) -> None:
+    with world.engine.begin() as connection:
+        full = "CREATE TRIGGER full BEFORE UPDATE ON api_keys BEGIN SELECT RAISE(ABORT, 'full'); END"
+        connection.execute(text(full))
+    async with world.client() as client:
+        assert (await client.get("/v1/jobs", headers=world.bearer("ada"))).status_code == 200
+
+
 def test_a_use_is_written_down_once_a_minute(world: AccessWorld) -> None:
     from datetime import timedelta
 
