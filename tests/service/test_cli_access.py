@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from service.access.access import Access
 from service.access.principals import Role
 from service.cli import app
+from service.cli.inputs import open_client
 from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine
 
@@ -84,6 +85,18 @@ def test_a_key_that_has_expired_is_listed_so(world: AccessWorld, monkeypatch: py
     monkeypatch.setenv("ELECTRA_API_KEY", world.keys["root"])
     row = next(line for line in run("keys", "list").stdout.splitlines() if "late" in line)
     assert "expired" in row
+
+
+@pytest.mark.parametrize(
+    ("url", "is_warned"),
+    [("http://electra.example", True), ("https://electra.example", False), ("http://127.0.0.1:8080", False)],
+)
+def test_a_key_in_the_clear_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str, is_warned: bool
+) -> None:
+    monkeypatch.setenv("ELECTRA_API_KEY", "elk_1")
+    open_client(url).close()
+    assert ("in the clear" in capsys.readouterr().err) == is_warned
 
 
 def test_a_key_that_cannot_be_made_is_said_so() -> None:
