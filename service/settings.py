@@ -75,6 +75,9 @@ class Settings(BaseSettings):
     """Python that runs jobs on the cluster. Letters, digits and path characters: it stands in a shell command."""
     max_running_jobs: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Jobs handed to Ray at a time; the others wait in the queue, oldest first."""
+    max_member_priority: Annotated[int, Field(ge=0, le=100)] = 0
+    """Highest priority that whoever is no administrator of all projects may give a job: the queue is of all projects,
+    and without a bound each of them could push past the others. With `access=keys`."""
     max_running_predictions: Annotated[int, Field(ge=1, le=16)] = 2
     """Predictions at a time, each beside the jobs; others are refused until one is answered. Of the service's threads,
     some forty, each of them holds one."""
@@ -129,6 +132,8 @@ class Settings(BaseSettings):
     """Connections that follow events at a time, of one process; others are refused."""
     max_log_followers: Annotated[int, Field(ge=1, le=10_000)] = 100
     """Connections that follow what processes logged, at a time, of one process; others are refused."""
+    max_streams_per_principal: Annotated[int, Field(ge=1, le=10_000)] = 20
+    """Connections that follow events or logs at a time, of one principal and of one process; with `access=keys`."""
     event_stream_seconds: Annotated[float, Field(gt=0, le=86400)] = 3600.0
     """A connection that follows events is closed after so long; whoever follows comes again with `Last-Event-ID`."""
     ready_without_ray: bool = False

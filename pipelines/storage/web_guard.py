@@ -20,6 +20,12 @@ VARIABLE = "ELECTRA_WEB_GUARD"
 NO_HOSTS = "-"
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All that has been given out of IPv6. What lies outside and is no address inside another one is nobody's or ours:
+`::127.0.0.1` and `fec0::1`, which Python calls global.
+"""
+_OF_A_CLOUD = frozenset({ipaddress.IPv4Address("168.63.129.16")})
+"""Azure's, by which its machines are told what they are: public in form, and answered within each of them."""
 
 _installed: str | None = None
 
@@ -68,7 +74,9 @@ def is_public(address: Address) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
-    return address.is_global and not address.is_multicast
+        if address not in _GLOBAL_UNICAST:
+            return False
+    return address.is_global and not address.is_multicast and address not in _OF_A_CLOUD
 
 
 def check_host(host: str, hosts: str) -> None:

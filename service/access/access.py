@@ -24,6 +24,7 @@ from service.access.keys import (
 from service.access.oidc import InvalidTokenError, TokenVerifier
 from service.access.principals import LOCAL, Permission, Principal, Role
 from service.access.rate_limit import RateLimit
+from service.access.streams import OpenStreams
 from service.errors import (
     Fault,
     InvalidRequestError,
@@ -32,6 +33,7 @@ from service.errors import (
     PermissionDeniedError,
     ProjectExistsError,
     ProjectNotFoundError,
+    ServiceError,
     TooManyRequestsError,
 )
 from service.settings import Settings
@@ -56,6 +58,7 @@ class Access:
     ) -> None:
         """`now` is held against keys' expiry, `clock` paces: seconds from any start."""
         self.store = store
+        self.streams = OpenStreams(settings.max_streams_per_principal)
         self._settings = settings
         self._now = now
         self._requests = RateLimit(settings.rate_limit_per_minute, clock)
@@ -86,6 +89,16 @@ class Access:
             limit = self._settings.rate_limit_per_minute
             raise TooManyRequestsError(f"ELECTRA_RATE_LIMIT_PER_MINUTE is {limit:g}. Wait a little.", wait)
         return principal
+
+    def is_still(self, principal: Principal, credentials: Sequence[str]) -> bool:
+        """Whether credentials that showed a principal once show the same one now, with the same roles. No request."""
+        if self.is_open:
+            return True
+        try:
+            return self._recognise(credentials) == principal
+        except ServiceError as error:
+            log.info("principal_no_longer_recognised", principal=principal.name, code=error.code)
+            return False
 
     def note_failure(self, address: str) -> None:
         """Count a failed authentication.
@@ -219,6 +232,7 @@ class Access:
             raise InvalidRequestError(f"project {rule}.", [Fault("/project", rule)])
         if not asker.sees(project) or not self.store.has_project(project):
             raise ProjectNotFoundError(project)
+        caller.project = project
         if not asker.may(permission, project):
             raise PermissionDeniedError(f"This takes the permission {permission} in project {project!r}.")
         return project

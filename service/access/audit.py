@@ -41,6 +41,8 @@ class Caller:
     """None: not recognised, which public paths allow."""
     request_id: str = ""
     address: str = ""
+    project: str | None = None
+    """What the request is about, once that is known to be a project that the principal sees."""
     has_record: bool = field(default=False, compare=False)
     """A row of the audit log was written with what the request did, in the same transaction."""
 

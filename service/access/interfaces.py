@@ -50,7 +50,9 @@ class AccessStore(Protocol):
         """Revoke a key that is not; the entry is added only then."""
 
     def note_use(self, key_id: str, at: datetime, not_since: datetime) -> None:
-        """Write down that a key was used, unless that stands there for a moment after `not_since`."""
+        """Write down that a key was used, unless that stands there for a moment after `not_since`. What cannot be
+        written is passed over.
+        """
 
     def insert_project(self, project: Project, audit: AuditEntry) -> bool:
         """Add a project; False where there is one of that name, and then nothing is added."""

@@ -17,7 +17,7 @@ import httpx
 import structlog
 from joserfc import jwt
 from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import JWKRegistry, Key, KeySet
 
 from service.access.addresses import is_loopback
 from service.access.claims import principal_of
@@ -65,7 +65,9 @@ class TokenVerifier:
             aud={"essential": True, "value": settings.oidc_audience},
             exp={"essential": True},
         )
-        self._lock = threading.Lock()
+        self._fetching = threading.Lock()
+        """Held while the issuer is asked. Nobody waits for it: those who would are as many threads as the service has,
+        and anybody can make up tokens."""
         self._keys: KeySet | None = None
         self._fetched_at = self._asked_at = float("-inf")
 
@@ -95,18 +97,25 @@ class TokenVerifier:
 
     def _keys_for(self, kid: object) -> KeySet:
         """The one key of that name; the only key there is, where the token names none."""
-        with self._lock:
-            age = self._clock() - self._fetched_at
+        found = self._named(kid)
+        if found is None or self._age() > KEYS_FRESH_SECONDS:
+            if self._fetching.acquire(blocking=False):
+                try:
+                    if self._clock() - self._asked_at >= REFRESH_PAUSE_SECONDS:
+                        self._refresh()
+                finally:
+                    self._fetching.release()
+            elif found is None:
+                raise IdentityProviderUnavailableError("The issuer of tokens is being asked for its keys. Try again.")
             found = self._named(kid)
-            may_ask = self._clock() - self._asked_at >= REFRESH_PAUSE_SECONDS
-            if may_ask and (found is None or age > KEYS_FRESH_SECONDS):
-                self._refresh()
-                found, age = self._named(kid), self._clock() - self._fetched_at
-            if self._keys is None or age > KEYS_STALE_SECONDS:
-                raise IdentityProviderUnavailableError("The issuer of tokens does not answer. Try again in a minute.")
-            if found is None:
-                raise InvalidTokenError("the issuer has no key of its name")
-            return found
+        if self._keys is None or self._age() > KEYS_STALE_SECONDS:
+            raise IdentityProviderUnavailableError("The issuer of tokens does not answer. Try again in a minute.")
+        if found is None:
+            raise InvalidTokenError("the issuer has no key of its name")
+        return found
+
+    def _age(self) -> float:
+        return self._clock() - self._fetched_at
 
     def _named(self, kid: object) -> KeySet | None:
         keys = [] if self._keys is None else list(self._keys.keys)
@@ -120,12 +129,9 @@ class TokenVerifier:
         try:
             with httpx.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=False, trust_env=False) as client:
                 told = _fetch(client, self._keys_uri(_fetch(client, self._issuer.rstrip("/") + _DISCOVERY)))
-            # Halves that sign, and keys that both sides share, have no business here.
-            public = [one for one in told.get("keys", []) if one.get("kty") in ("RSA", "EC", "OKP") and "d" not in one]
-            public = [one for one in public if one.get("use", "sig") == "sig"]
-            self._keys = KeySet.import_key_set({"keys": public})
+            self._keys = _public_keys(told)
             self._fetched_at = self._clock()
-            log.info("oidc_keys_fetched", issuer=self._issuer, num_keys=len(public))
+            log.info("oidc_keys_fetched", issuer=self._issuer, num_keys=len(self._keys.keys))
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, TypeError, AttributeError, KeyError, JoseError) as error:
             log.warning("oidc_keys_not_fetched", issuer=self._issuer, reason=str(error)[:300])
 
@@ -138,6 +144,25 @@ class TokenVerifier:
         if parts.scheme != "https" and not is_local:
             raise ValueError(f"jwks_uri must start with https://, got {uri[:200]!r}")
         return uri
+
+
+def _public_keys(told: Mapping[str, Any]) -> KeySet:
+    keys = [key for one in told.get("keys", []) if (key := _public_key(one)) is not None]
+    if not keys:
+        raise ValueError("it has no key that signs tokens")
+    return KeySet(keys)
+
+
+def _public_key(told: Mapping[str, Any]) -> Key | None:
+    """A key that checks signatures; None of another, of which an issuer may have any."""
+    # Halves that sign, and keys that both sides share, have no business here.
+    if told.get("kty") not in ("RSA", "EC", "OKP") or "d" in told or told.get("use", "sig") != "sig":
+        return None
+    try:
+        return JWKRegistry.import_key(dict(told))
+    except (JoseError, ValueError, TypeError, KeyError) as error:
+        log.info("oidc_key_passed_over", kid=str(told.get("kid"))[:100], reason=type(error).__name__)
+        return None
 
 
 def _fetch(client: httpx.Client, url: str) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -63,12 +63,7 @@ def create_key(
     if bootstrap:
         from service.cli.bootstrap import make_key_in_database
 
-        key_id, text = make_key_in_database(
-            asked.name, asked.owner, asked.project, asked.role, asked.scopes, asked.lifetime_days
-        )
-        if as_json:
-            typer.echo(json.dumps({"key_id": key_id, "key": text}))
-            return
+        made = make_key_in_database(asked)
     else:
         with open_client(url) as client:
             made = client.create_key(
@@ -79,12 +74,11 @@ def create_key(
                 scopes=tuple(asked.scopes),
                 lifetime_days=asked.lifetime_days,
             )
-        key_id, text = made.key_id, made.key
-        if as_json:
-            typer.echo(made.model_dump_json(indent=2))
-            return
-    typer.echo(text)
-    message = f"Keep it now: it is shown only this once. Revoke it with:  electra keys revoke {key_id}"
+    if as_json:
+        typer.echo(made.model_dump_json(indent=2))
+        return
+    typer.echo(made.key)
+    message = f"Keep it now: it is shown only this once. Revoke it with:  electra keys revoke {made.key_id}"
     stderr().print(message, markup=False, soft_wrap=True)
 
 
@@ -98,7 +92,8 @@ def list_keys(url: UrlOption = None, as_json: JsonOption = False) -> None:
         return
     table = Table("key", "name", "owner", "project", "role", "expires", "last used", "state")
     for key in found:
-        state = "revoked" if key.revoked_at else "valid"
+        is_over = key.expires_at is not None and key.expires_at <= datetime.now(UTC)
+        state = "revoked" if key.revoked_at else "expired" if is_over else "valid"
         expires = "never" if key.expires_at is None else f"{key.expires_at:%Y-%m-%d}"
         used = "never" if key.last_used_at is None else f"{key.last_used_at:%Y-%m-%d %H:%M}"
         table.add_row(key.key_id, key.name, key.owner, key.project or ALL_PROJECTS, key.role, expires, used, state)

@@ -11,7 +11,7 @@ import typer
 
 from pipelines.specs.parsing import MAX_SPEC_BYTES, parse_document
 from pipelines.specs.presets import PRESETS
-from service.cli.console import InputError
+from service.cli.console import InputError, stderr
 from service.client import ElectraClient, UnreachableError
 from service.local import StackState, default_home, read_state
 
@@ -89,7 +89,11 @@ def open_client(url: str | None) -> ElectraClient:
         UnreachableError: none is named and none runs.
     """
     if url:
-        return ElectraClient(url)
+        client = ElectraClient(url)
+        if client.is_key_in_the_clear:
+            message = f"Your key crosses the network in the clear to {client.base_url}: give an https:// address."
+            stderr().print(message, markup=False, soft_wrap=True)
+        return client
     state = running_stack()
     if state is None:
         raise UnreachableError(f"no service is named and no stack runs with {default_home()}")

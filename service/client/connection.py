@@ -57,8 +57,9 @@ class Connection:
         self._num_repeats = num_repeats
         self.base_url = base_url.rstrip("/")
         # A proxy of the environment has no way to our loopback address.
-        is_local = urlsplit(self.base_url).hostname in _LOOPBACK_NAMES
-        if urlsplit(self.base_url).scheme not in ("http", "https"):
+        address = urlsplit(self.base_url)
+        is_local = address.hostname in _LOOPBACK_NAMES
+        if address.scheme not in ("http", "https"):
             raise ClientError(f"the address of the service must start with http:// or https://, got {base_url!r}")
         try:
             key = api_key or read_api_key()
@@ -67,6 +68,8 @@ class Connection:
         headers = {"User-Agent": "electra-client"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
+        self.is_key_in_the_clear = key is not None and not is_local and address.scheme == "http"
+        """Whether whoever stands between here and the service reads the key."""
         self._http = httpx.Client(
             base_url=self.base_url,
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, 10.0)),

@@ -46,8 +46,8 @@ def _read(path: Path) -> str:
                 raise CredentialsError(f"{FILE_VARIABLE} must name a file, got {path}")
             if stat.S_IMODE(about.st_mode) & 0o077:
                 raise CredentialsError(
-                    f"{path} must be closed to all but its owner, got mode {stat.S_IMODE(about.st_mode):04o}: "
-                    f"run chmod 600 {path}"
+                    f"the file of {FILE_VARIABLE} must be closed to all but its owner, got mode "
+                    f"{stat.S_IMODE(about.st_mode):04o}: run chmod 600 {path}"
                 )
             return file.read(_MAX_BYTES).decode("ascii", errors="replace")
     except OSError as error:

@@ -10,7 +10,7 @@ from service.access.audit import AuditEntry
 from service.access.interfaces import Project
 from service.access.keys import ApiKey
 from service.access.principals import ALL_SCOPES, OwnerName, Permission, Principal, ProjectName, Role
-from service.http.schemas import Answer, Request
+from service.http.schemas import NO_NUL, Answer, Request
 
 MAX_LIFETIME_DAYS = 3650
 DEFAULT_LIFETIME_DAYS = 90
@@ -19,7 +19,7 @@ DEFAULT_LIFETIME_DAYS = 90
 class KeyCreate(Request):
     """A key to make."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 '._-]{0,99}$")]
     """What it is for."""
     owner: OwnerName
     """Whose jobs are made with it."""
@@ -128,10 +128,10 @@ class Me(Answer):
 class AuditQuery(Request):
     """Which rows of the audit log to list, newest first."""
 
-    principal: Annotated[str, Field(max_length=300)] | None = None
-    action: Annotated[str, Field(max_length=120)] | None = None
+    principal: Annotated[str, Field(max_length=300, pattern=NO_NUL)] | None = None
+    action: Annotated[str, Field(max_length=120, pattern=NO_NUL)] | None = None
     """Such as `job.create`, or `authenticate` for those that failed."""
-    object: Annotated[str, Field(max_length=300)] | None = None
+    object: Annotated[str, Field(max_length=300, pattern=NO_NUL)] | None = None
     project: ProjectName | None = None
     limit: Annotated[int, Field(ge=1, le=500)] = 50
     """Rows a page."""

@@ -87,7 +87,7 @@ def _entry(access: Access, caller: Caller, scope: Scope, status: int) -> AuditEn
     is_denied = status == 403 or (status == 404 and rule.on in (On.JOB, On.JOB_OF_ANYBODY, On.MODEL))
     if rule.action is None and not (is_denied and not access.is_open):
         return None
-    about, project = scope.get(ABOUT_KEY) or (_shown_path(scope), None)
+    about, project = scope.get(ABOUT_KEY) or (_shown_path(scope), caller.project)
     action = rule.action or f"{scope['method']} {getattr(scope.get('route'), 'path', '')}"
     return caller.entry(action, about, project, "done" if status < 400 else f"refused {status}")
 

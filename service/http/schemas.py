@@ -17,7 +17,9 @@ from service.states import JobState
 
 Override = Annotated[str, Field(min_length=3, max_length=4096)]
 Priority = Annotated[int, Field(ge=-100, le=100)]
-Notes = Annotated[str, Field(max_length=4000, pattern=r"^[^\x00]*$")]
+NO_NUL = r"^[^\x00]*$"
+"""PostgreSQL takes no text that holds one, as little to compare with as to keep."""
+Notes = Annotated[str, Field(max_length=4000, pattern=NO_NUL)]
 JOB_ID_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
 
@@ -78,7 +80,7 @@ class JobQuery(Request):
 
     state: Annotated[list[JobState], Field(max_length=20)] = []
     """Any of these states."""
-    name: Annotated[str, Field(max_length=100)] | None = None
+    name: Annotated[str, Field(max_length=100, pattern=NO_NUL)] | None = None
     """Exactly this name."""
     kind: Literal["pretrain", "finetune", "evaluate", "search"] | None = None
     label: Annotated[list[LabelText], Field(max_length=8)] = []

@@ -50,8 +50,24 @@ class Again:
         spec = self._jobs.admit_again(old, request.overrides)
         if verb == "retry":
             _check_changed(old, spec)
-        said = {**_said(old, request), f"{verb}_of": job_id}
+        said = {**self._said(old, request, caller), f"{verb}_of": job_id}
         return self._jobs.take(spec, named, key, caller=caller, action=f"job.{verb}", project=old.project, **said)
+
+    def _said(self, old: Job, request: JobAgain, caller: Caller) -> dict[str, Any]:
+        """What is said of the new job: what the request says, else what the old job has and the caller may give."""
+        assert caller.principal is not None
+        bounds, principal = self._jobs.bounds, caller.principal
+        if request.priority is not None:
+            bounds.check_priority(principal, request.priority)
+        if request.limits is not None:
+            bounds.check_limits(principal, request.limits)
+        inherited = {
+            "priority": bounds.priority_within(principal, old.priority),
+            "labels": old.labels,
+            "notes": old.notes,
+            "limits": bounds.limits_within(principal, old.limits),
+        }
+        return inherited | {name: own for name in inherited if (own := getattr(request, name)) is not None}
 
 
 def _check_changed(old: Job, spec: JobSpec) -> None:
@@ -66,12 +82,6 @@ def _check_changed(old: Job, spec: JobSpec) -> None:
         else "Other rules of learning start over; clone says the same."
     )
     raise FailsAgainError(f"{rule}: the same spec would fail again. {hint}", [Fault("/overrides", rule, "[]")])
-
-
-def _said(old: Job, request: JobAgain) -> dict[str, Any]:
-    names = ("priority", "labels", "notes", "limits")
-    own = {name: getattr(request, name) for name in names}
-    return {name: getattr(old, name) if value is None else value for name, value in own.items()}
 
 
 def _body(verb: str, old: Job, request: JobAgain) -> list[Any]:

@@ -33,6 +33,7 @@ from service.errors import (
 from service.http.schemas import JobCreate, JobQuery
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore
 from service.jobs.again import Again
+from service.jobs.bounds import Bounds
 from service.jobs.namespaces import in_project, without_own_model_name
 from service.jobs.preflight import check_capacity, check_sources
 from service.jobs.references import places
@@ -63,7 +64,8 @@ class Jobs:
         self._settings = settings
         self._wake = wake
         self._sources = SourcePolicy(settings, self._project_of)
-        self.wishes = Wishes(store, wake)
+        self.bounds = Bounds(settings)
+        self.wishes = Wishes(store, wake, self.bounds)
         self.again = Again(self)
 
     def create(self, request: JobCreate, key: str | None = None, *, caller: Caller, project: str) -> Created:
@@ -71,6 +73,7 @@ class Jobs:
 
         Raises:
             IdempotencyConflictError: the key was used with another body.
+            PermissionDeniedError: its priority or a limit is more than the caller may give.
             InvalidSpecError: the spec breaks a rule.
             SecretInRequestError: a URI of it carries one.
             SourceNotAllowedError: it names a place that the project may not read.
@@ -81,6 +84,8 @@ class Jobs:
         if (earlier := self.find(named, key)) is not None:
             return self.replay(earlier, caller)
         given = {name: getattr(request, name) for name in ("priority", "labels", "notes", "limits")}
+        self.bounds.check_priority(_principal(caller), request.priority)
+        self.bounds.check_limits(_principal(caller), request.limits)
         spec = self.admit(resolve(request), project)
         return self.take(spec, named, key, caller=caller, action="job.create", project=project, **given)
 

@@ -16,6 +16,19 @@ from service.settings import Settings
 _JOB_FOLDER = re.compile(r"jobs/([a-z0-9][a-z0-9-]{0,62})(?:/|$)")
 
 
+_BESIDE_SQLITE = ("", "-wal", "-shm", "-journal")
+
+
+def _own_files(settings: Settings) -> list[str]:
+    """What the service keeps to itself, wherever it was put: a root of sources may lie around it."""
+    files = [] if settings.ray_token_path is None else [str(settings.ray_token_path.expanduser())]
+    scheme, _, path = settings.database_url.partition(":///")
+    path = path.partition("?")[0]
+    if scheme.startswith("sqlite") and path and path != ":memory:":
+        files += [f"{path}{ending}" for ending in _BESIDE_SQLITE]
+    return files
+
+
 class SourcePolicy:
     """Holds places to the settings, each in the one form in which it can be compared."""
 
@@ -25,7 +38,7 @@ class SourcePolicy:
         self._is_on = settings.restricts_sources
         self._web_hosts = setting(settings.web_source_hosts)
         self._storage = own_place(settings.storage_uri)
-        self._own = (own_place(str(settings.home)), self._storage)
+        self._own = (own_place(str(settings.home)), self._storage, *map(own_place, _own_files(settings)))
         self._project_of_job = project_of_job
 
     @property

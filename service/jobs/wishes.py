@@ -12,6 +12,7 @@ from service.access.audit import AuditEntry, Caller
 from service.errors import Fault, JobFinishedError, JobNotFoundError, WrongStateError
 from service.http.schemas import JobEdit
 from service.interfaces import JobStore
+from service.jobs.bounds import Bounds
 from service.records import Job
 from service.states import JobState
 
@@ -19,9 +20,10 @@ from service.states import JobState
 class Wishes:
     """Each raises `JobNotFoundError` where there is no such job."""
 
-    def __init__(self, store: JobStore, wake: Callable[[], None]) -> None:
+    def __init__(self, store: JobStore, wake: Callable[[], None], bounds: Bounds) -> None:
         self._store = store
         self._wake = wake
+        self._bounds = bounds
 
     def cancel(self, job_id: str, caller: Caller) -> Job:
         """It should save a checkpoint and stop.
@@ -85,8 +87,15 @@ class Wishes:
         return job
 
     def edit(self, job_id: str, request: JobEdit, caller: Caller) -> Job:
-        """Change priority, labels and notes: what the request names; null clears."""
+        """Change priority, labels and notes: what the request names; null clears.
+
+        Raises:
+            PermissionDeniedError: the priority is more than the caller may give.
+        """
         given = request.model_fields_set
+        if "priority" in given:
+            assert caller.principal is not None
+            self._bounds.check_priority(caller.principal, request.priority or 0)
         job = self._store.edit(
             job_id,
             priority=(request.priority or 0) if "priority" in given else None,

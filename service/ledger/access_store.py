@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
 
+import structlog
 from sqlalchemy import Engine, or_, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from service.access.audit import AuditEntry
@@ -16,6 +17,7 @@ from service.access.keys import ApiKey
 from service.access.principals import Permission, Role
 from service.ledger.tables import ApiKeyRow, AuditRow, ProjectRow
 
+log = structlog.get_logger(__name__)
 _ENTRY_FIELDS = tuple(field.name for field in fields(AuditEntry) if field.name != "on_kept")
 _KEY_FIELDS = tuple(field.name for field in fields(ApiKey))
 
@@ -63,8 +65,12 @@ class SqlAccessStore:
     def note_use(self, key_id: str, at: datetime, not_since: datetime) -> None:
         """Write down that a key was used, unless that stands there for a moment after `not_since`."""
         is_due = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at <= not_since)
-        with Session(self._engine) as session, session.begin():
-            session.execute(update(ApiKeyRow).where(ApiKeyRow.key_id == key_id, is_due).values(last_used_at=at))
+        try:
+            with Session(self._engine) as session, session.begin():
+                session.execute(update(ApiKeyRow).where(ApiKeyRow.key_id == key_id, is_due).values(last_used_at=at))
+        except SQLAlchemyError as error:
+            # A database that takes no writes, its disk full, can still be read with a key.
+            log.warning("key_use_not_noted", key_id=key_id, reason=type(error).__name__)
 
     def insert_project(self, project: Project, audit: AuditEntry) -> bool:
         """Add a project; False where there is one of that name, and then nothing is added."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import Engine, delete, insert, select, update
+from sqlalchemy import Connection, Engine, Select, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from service.feeds.records import EventPage, EventType, JobEvent, Told
 from service.ledger.feed_tables import EventCounterRow, EventRow
 from service.ledger.outbox import write_outbox
+from service.ledger.tables import JobRow
 
 
 def write_events(session: Session, job_id: str, project: str, told: Sequence[Told]) -> None:
@@ -54,18 +56,19 @@ class SqlEventStore:
         self, after: int, limit: int, job_id: str | None = None, projects: frozenset[str] | None = None
     ) -> EventPage:
         """Events with larger numbers, of one job or of all, of some projects or of all, at most `limit`."""
-        query = select(EventRow).where(EventRow.seq > after).order_by(EventRow.seq).limit(limit)
+        query = select(*_COLUMNS).where(EventRow.seq > after).order_by(EventRow.seq).limit(limit)
         if job_id is not None:
             query = query.where(EventRow.job_id == job_id)
-        if projects is not None:
-            query = query.where(EventRow.project.in_(sorted(projects)))
         # Each reading sees what is committed then. The last number is read before the events and the pruned one after
         # them: whatever is written or deleted in between, the page claims too little and never too much.
         with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             pruned_seq, last_seq = _bounds(connection.execute(_BOUNDS).one())
             if last_seq <= after:
                 return EventPage((), pruned_seq, last_seq)
-            rows = connection.execute(query.with_only_columns(*EventRow.__table__.columns)).all()
+            if projects is None:
+                rows: Sequence[Any] = connection.execute(query).all()
+            else:
+                rows = _rows_of_projects(connection, query.where(EventRow.seq <= last_seq), projects)[:limit]
             pruned_seq, _ = _bounds(connection.execute(_BOUNDS).one())
         events = tuple(
             JobEvent(r.seq, r.at, r.job_id, r.project, EventType(r.type), json.loads(r.payload)) for r in rows
@@ -91,6 +94,27 @@ class SqlEventStore:
             session.execute(note.values(pruned_seq=upto))
             session.execute(delete(EventRow).where(EventRow.seq <= upto))
         return upto - pruned_seq
+
+
+_JOBS_PROJECT = select(JobRow.project).where(JobRow.job_id == EventRow.job_id).scalar_subquery()
+_COLUMNS: tuple[Any, ...] = (
+    EventRow.seq,
+    EventRow.at,
+    EventRow.job_id,
+    func.coalesce(EventRow.project, _JOBS_PROJECT, "").label("project"),
+    EventRow.type,
+    EventRow.payload,
+)
+
+
+def _rows_of_projects(connection: Connection, query: Select[*tuple[Any, ...]], projects: frozenset[str]) -> list[Any]:
+    """Those whose project is written with them, and those where the job alone tells it; each from the index. Both are
+    bounded by one last number, so nothing can come between the two readings.
+    """
+    named = query.where(EventRow.project.in_(sorted(projects)))
+    unnamed = query.where(EventRow.project.is_(None), _JOBS_PROJECT.in_(sorted(projects)))
+    rows = [*connection.execute(named), *connection.execute(unnamed)]
+    return sorted(rows, key=lambda row: row.seq)
 
 
 _BOUNDS = select(EventCounterRow.pruned_seq, EventCounterRow.last_seq).where(EventCounterRow.id == 1)

@@ -19,8 +19,9 @@ class EventRow(Base):
     seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     at: Mapped[datetime] = mapped_column(UtcDateTime)
     job_id: Mapped[str] = mapped_column(String(63))
-    project: Mapped[str] = mapped_column(String(40), server_default="default")
-    """The job's, which never changes: whoever follows all jobs is given those of the projects that they see."""
+    project: Mapped[str | None] = mapped_column(String(40))
+    """The job's, which never changes: whoever follows all jobs is given those of the projects that they see. Null where
+    a replica of a version that knew no projects wrote it, beside one of ours."""
     type: Mapped[str] = mapped_column(String(20))
     payload: Mapped[str] = mapped_column(Text)
 

@@ -184,6 +184,7 @@ ATTACKS = (
     Attack("SSRF: loopback as a number: `http://2130706433/`", text("http://2130706433/a.txt")),
     Attack("SSRF: loopback in hexadecimal and short: `http://0x7f.1/`", text("http://0x7f.1/a.txt")),
     Attack("SSRF: loopback of IPv6, and IPv4 inside IPv6", text("http://[::ffff:127.0.0.1]/a.txt")),
+    Attack("SSRF: loopback in IPv6's form of old: `http://[::127.0.0.1]/`", text("http://[::127.0.0.1]/a.txt")),
     Attack("SSRF: a cloud's metadata server", text("http://169.254.169.254/latest/meta-data/")),
     Attack("SSRF: a private network", text("https://10.0.0.7/a.txt")),
     Attack(
@@ -236,6 +237,18 @@ ATTACKS = (
     Attack("stopping a colleague's job", None, 403, "permission_denied", path=at("/v1/jobs/{bens}/cancel")),
     Attack("ending a colleague's job at once", None, 403, "permission_denied", path=at("/v1/jobs/{bens}/kill")),
     Attack("pausing a colleague's job", None, 403, "permission_denied", path=at("/v1/jobs/{bens}/pause")),
+    Attack(
+        "a job of one's own before all others",
+        lambda _: {**pretrain(), "priority": 100},
+        403,
+        "permission_denied",
+    ),
+    Attack(
+        "a job of one's own that may be silent for a year",
+        lambda _: {**pretrain(), "limits": {"silence_seconds": 3e7}},
+        403,
+        "permission_denied",
+    ),
     Attack(
         "raising a colleague's job in the queue",
         lambda t: {"priority": 100},

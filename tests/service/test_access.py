@@ -24,9 +24,10 @@ from service.access.keys import ApiKey, hash_secret, is_secret_of, new_key_id, n
 from service.access.principals import Role
 from service.access.rate_limit import RateLimit
 from service.client import ClientError, ElectraClient
-from service.errors import InvalidSpecError, NotAuthenticatedError, TooManyRequestsError
+from service.errors import InvalidSpecError, NotAuthenticatedError, SourceNotAllowedError, TooManyRequestsError
 from service.jobs.namespaces import in_project, project_of
-from service.jobs.references import PLACE_FIELDS
+from service.jobs.references import PLACE_FIELDS, Reference
+from service.jobs.source_policy import SourcePolicy
 from service.settings import Settings
 
 HARMLESS = frozenset(
@@ -207,6 +208,21 @@ def test_the_storage_is_no_source(tmp_path: Path) -> None:
             Settings.model_validate({"home": tmp_path, "source_roots": [root]})
 
 
+def test_the_database_is_no_source_wherever_it_lies(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    settings = keys_settings(
+        tmp_path / "home",
+        source_roots=[str(data)],
+        database_url=f"sqlite:///{data}/service.sqlite",
+        ray_token_path=str(data / "token"),
+    )
+    policy = SourcePolicy(settings, lambda _: None)
+    for name in ("service.sqlite", "service.sqlite-wal", "token", "*", "**/x"):
+        with pytest.raises(SourceNotAllowedError):
+            policy.check([Reference("/corpus", f"{data}/{name}")], "clinical")
+    policy.check([Reference("/corpus", f"{data}/corpus/*.txt")], "clinical")
+
+
 def test_a_service_for_others_has_keys_tls_and_a_name() -> None:
     wanted = {"host": "0.0.0.0", "access": "keys", "tls_upstream": True, "allowed_hosts": ["electra.example.org"]}
     assert Settings.model_validate(wanted).host == "0.0.0.0"
@@ -221,6 +237,8 @@ def test_a_service_for_others_has_keys_tls_and_a_name() -> None:
             for host in ("10.0.0.1", "169.254.169.254", "192.168.0.1", "100.64.0.1", "0.0.0.0", "fe80::1%eth0")
         ],
         *[(host, False) for host in ("::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::", "224.0.0.1", "fd00::1")],
+        # Which Python calls global: of the form that was given up, of sites, of nobody, of Azure's own machines.
+        *[(host, False) for host in ("::127.0.0.1", "::a00:1", "fec0::1", "4000::1", "168.63.129.16")],
         *[(host, True) for host in ("1.1.1.1", "2606:4700:4700::1111", "64:ff9b::101:101")],
     ],
 )

@@ -107,6 +107,20 @@ async def test_administrators_read_the_rows_of_their_projects(world: AccessWorld
     assert seen[-1] == 1
 
 
+async def test_a_refusal_is_of_the_project_that_the_request_was_for(world: AccessWorld) -> None:
+    wrong = {"spec": {"kind": "pretrain", "preset": "tiny", "name": "a b"}}
+    async with world.client() as client:
+        for who, body in (("viewer", TINY), ("ada", wrong), ("ada", {**TINY, "project": "law"})):
+            await client.post("/v1/jobs", json={"project": "clinical", **body}, headers=world.bearer(who))
+    rows = world.access.store.page_audit(AuditFilter(action="job.create"))
+    told = [(row.principal.partition(" ")[0], row.project, row.outcome) for row in reversed(rows)]
+    assert told == [
+        ("vera", None, "refused 403"),
+        ("ada", "clinical", "refused 422"),
+        ("ada", None, "refused 404"),
+    ]
+
+
 async def test_no_secret_stands_in_the_database(world: AccessWorld) -> None:
     async with world.client() as client:
         await client.post("/v1/jobs", json=TINY, headers=world.bearer("ada"))
@@ -120,9 +134,25 @@ async def test_no_secret_stands_in_the_database(world: AccessWorld) -> None:
         assert not any(key.split("_", 2)[2] in row for row in kept)
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("query", ["audit?principal", "audit?action", "audit?object", "jobs?name"])
+async def test_what_no_database_can_compare_is_refused(world: AccessWorld, query: str) -> None:
+    async with world.client() as client:
+        answer = await client.get(f"/v1/{query}=a%00b", headers=world.bearer("root"))
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
 def test_a_line_stays_a_line() -> None:
     assert escape("a\nb\x1b[2J\u202e\\") == "a\\nb\\x1b[2J\\u202e\\\\"
     assert escape("x" * 9, 5) == "xxxxx…"
+
+
+async def test_a_use_that_cannot_be_written_down_keeps_nobody_out(world: AccessWorld) -> None:
+    with world.engine.begin() as connection:
+        full = "CREATE TRIGGER full BEFORE UPDATE ON api_keys BEGIN SELECT RAISE(ABORT, 'full'); END"
+        connection.execute(text(full))
+    async with world.client() as client:
+        assert (await client.get("/v1/jobs", headers=world.bearer("ada"))).status_code == 200
 
 
 def test_a_use_is_written_down_once_a_minute(world: AccessWorld) -> None:

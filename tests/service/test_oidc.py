@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,9 @@ class Issuer:
         self.told = [self.key]
         self.num_asked = 0
         self.is_down = False
+        self.others: list[dict[str, str]] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         self.url = ""
         self.claims_to_be: str | None = None
 
@@ -41,8 +46,9 @@ class Issuer:
 
     def keys(self, _: Any) -> JSONResponse:
         self.num_asked += 1
-        public = KeySet(self.told).as_dict(private=False)
-        return JSONResponse(public, status_code=503 if self.is_down else 200)
+        self.may_answer.wait(30)
+        public = [*self.others, *KeySet(self.told).as_dict(private=False)["keys"]]
+        return JSONResponse({"keys": public}, status_code=503 if self.is_down else 200)
 
     def token(self, key: Any = None, algorithm: str = "ES256", kid: str | None = "one", **claims: Any) -> str:
         header = {"alg": algorithm} | ({} if kid is None else {"kid": kid})
@@ -173,3 +179,32 @@ def test_an_issuer_that_says_it_is_another_is_not_believed(issuer: Issuer, verif
     with pytest.raises(IdentityProviderUnavailableError):
         verifier.principal(issuer.token())
     assert issuer.num_asked == 0
+
+
+def test_a_key_that_cannot_be_read_does_not_hide_the_others(issuer: Issuer, verifier: TokenVerifier) -> None:
+    issuer.others = [{"kty": "RSA", "kid": "torn"}, {"kty": "EC", "crv": "P-1", "x": "AA", "y": "AA", "kid": "odd"}]
+    assert verifier.principal(issuer.token()).owner == "ada"
+    with pytest.raises(InvalidTokenError):
+        verifier.principal(issuer.token(kid="odd"))
+
+
+def test_nobody_waits_for_keys_that_another_asks_for(issuer: Issuer, verifier: TokenVerifier, clock: Clock) -> None:
+    """Tokens are checked by as many threads as the service has: made-up ones must not hold them all."""
+    verifier.principal(issuer.token())
+    clock.time = 61
+    issuer.may_answer.clear()
+    made_up = [issuer.token(kid=f"made-up-{number}") for number in range(2)]
+
+    def ask() -> None:
+        with pytest.raises(InvalidTokenError):
+            verifier.principal(made_up[0])
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while issuer.num_asked < 2:
+        time.sleep(0.01)
+    assert verifier.principal(issuer.token()).owner == "ada"
+    with pytest.raises(IdentityProviderUnavailableError):
+        verifier.principal(made_up[1])
+    issuer.may_answer.set()
+    asking.join()

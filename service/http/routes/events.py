@@ -13,13 +13,14 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from service.access.principals import Permission
-from service.errors import Fault, InvalidRequestError
+from service.errors import Fault, InvalidRequestError, NotAuthenticatedError
 from service.feeds.feed import End, FeedItem, Opened, Reset
 from service.http.authorisation import CallerDep
 from service.http.desk import EventsDep
 from service.http.problems import problems
 from service.http.routes.jobs import JobId
 from service.http.schemas import EventQuery
+from service.http.streams import StreamGuard, StreamGuardDep
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -41,27 +42,38 @@ LastEventId = Annotated[str | None, Header()]
 
 @router.get("/events", response_class=EventSourceResponse, responses={**problems(503), **_STREAM})
 async def follow_events(
-    query: Annotated[EventQuery, Query()], events: EventsDep, caller: CallerDep, last_event_id: LastEventId = None
+    query: Annotated[EventQuery, Query()],
+    events: EventsDep,
+    caller: CallerDep,
+    guard: StreamGuardDep,
+    last_event_id: LastEventId = None,
 ) -> Response:
     """Everything that happens to the jobs of the projects that the principal sees, as it happens. `Last-Event-ID` takes
-    up where a broken connection ended; what is seen is what was allowed when the connection began.
+    up where a broken connection ended. A connection ends when its key or token does.
     """
     assert caller.principal is not None
     visible = caller.principal.projects_with(Permission.JOBS_READ)
-    return await _stream(events.follow(_after(query, last_event_id), projects=visible))
+    return await _stream(guard, events.follow(_after(query, last_event_id), projects=visible))
 
 
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, responses={**problems(404, 503), **_STREAM})
 async def follow_job_events(
-    job_id: JobId, query: Annotated[EventQuery, Query()], events: EventsDep, last_event_id: LastEventId = None
+    job_id: JobId,
+    query: Annotated[EventQuery, Query()],
+    events: EventsDep,
+    guard: StreamGuardDep,
+    last_event_id: LastEventId = None,
 ) -> Response:
     """What happens to one job, to its end; with `after=0` from its beginning, as far as events are kept."""
-    return await _stream(events.follow(_after(query, last_event_id), job_id))
+    return await _stream(guard, events.follow(_after(query, last_event_id), job_id))
 
 
-async def _stream(items: AsyncGenerator[FeedItem]) -> Response:
+async def _stream(guard: StreamGuard, followed: AsyncGenerator[FeedItem]) -> Response:
+    items = await guard.open(followed)
     # The first is waited for here: a refusal is an answer of its own then, and not the end of a stream.
-    first = await anext(items)
+    first = await anext(items, None)
+    if first is None:
+        raise NotAuthenticatedError("The key or token ended while the stream was being opened.")
     return EventSourceResponse(_sent(first, items), ping=KEEP_ALIVE_SECONDS, send_timeout=SEND_TIMEOUT_SECONDS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from service.http.desk import JobsDep, KeptLogsDep, LogsDep
 from service.http.log_schemas import LogPage, LogQuery, LogRecord, LogSource, LogSourceList, LogSourceQuery
 from service.http.problems import problems
 from service.http.routes.jobs import JobId
+from service.http.streams import StreamGuardDep
 from service.joblogs.cursors import LogCursor
 from service.joblogs.kept import FollowedLine, LogWish
 from service.joblogs.lines import KeptLine, render_line
@@ -60,6 +61,7 @@ async def get_logs(
     jobs: JobsDep,
     logs: LogsDep,
     kept_logs: KeptLogsDep,
+    guard: StreamGuardDep,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """What a job printed, one attempt as text; or what its processes logged, searched; or either as it comes.
@@ -78,13 +80,18 @@ async def get_logs(
             items = kept_logs.followed(job_id, _wish(query), cursor)
             # The first is waited for here: a refusal is an answer of its own then, and not the end of a stream.
             await anext(items)
-            events = _kept_events(items, is_json=query.format in ("json", "jsonl"))
+            try:
+                events = await guard.open(_kept_events(items, is_json=query.format in ("json", "jsonl")))
+            except BaseException:
+                await items.aclose()
+                raise
             return EventSourceResponse(events, ping=KEEP_ALIVE_SECONDS, send_timeout=SEND_TIMEOUT_SECONDS)
         page = await kept_logs.page(job, _wish(query), cursor, query.limit or DEFAULT_LIMIT)
         return _answer(query.format, page.lines, page.next_cursor, is_truncated=page.is_truncated)
     if is_followed:
         after = _position(last_event_id) if last_event_id else LinePosition(query.attempt or 1, 0)
-        return EventSourceResponse(_events(logs, job_id, after), ping=KEEP_ALIVE_SECONDS)
+        events = _events(logs, job_id, after)
+        return EventSourceResponse(await guard.open(events), ping=KEEP_ALIVE_SECONDS)
     return PlainTextResponse(await run_in_threadpool(logs.read, job, query.attempt, query.tail))
 
 
@@ -98,7 +105,7 @@ def list_log_sources(
     return LogSourceList(attempt=attempt, items=tuple(items))
 
 
-async def _events(logs: JobLogs, job_id: str, after: LinePosition) -> AsyncIterator[ServerSentEvent]:
+async def _events(logs: JobLogs, job_id: str, after: LinePosition) -> AsyncGenerator[ServerSentEvent]:
     async for item in logs.follow(job_id, after):
         if isinstance(item, LogLine):
             yield ServerSentEvent(item.text.rstrip("\r"), id=str(item.position))
@@ -108,7 +115,7 @@ async def _events(logs: JobLogs, job_id: str, after: LinePosition) -> AsyncItera
 
 async def _kept_events(
     items: AsyncGenerator[FollowedLine | LogEnd | None], *, is_json: bool
-) -> AsyncIterator[ServerSentEvent]:
+) -> AsyncGenerator[ServerSentEvent]:
     async with aclosing(items):
         async for item in items:
             if isinstance(item, FollowedLine):

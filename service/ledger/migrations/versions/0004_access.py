@@ -52,8 +52,10 @@ def upgrade() -> None:
     op.bulk_insert(projects, [{"name": "default", "created_at": now, "created_by": "local"}])
     op.add_column("jobs", sa.Column("project", sa.String(40), nullable=False, server_default="default"))
     op.add_column("jobs", sa.Column("owner", sa.String(200), nullable=False, server_default="local"))
-    # Every event until now is of a job of `default`.
-    op.add_column("events", sa.Column("project", sa.String(40), nullable=False, server_default="default"))
+    # No default: a replica of the version before, which still writes events of our jobs, would tell those of all
+    # projects to `default`. Every event until now is of a job of `default`.
+    op.add_column("events", sa.Column("project", sa.String(40)))
+    op.execute("UPDATE events SET project = 'default'")
     for name, (table, columns) in _INDEXES.items():
         op.create_index(name, table, columns)
     op.create_table(
