@@ -25,6 +25,7 @@ from service.client_life import LifeCalls
 from service.client_life import segment as _segment
 from service.client_logs import LogCalls
 from service.client_logs import LogLine as LogLine
+from service.client_queue import QueueCalls
 from service.credentials import CredentialsError, read_api_key
 from service.event_client import EventStream, FollowedEvent, follow_stream
 from service.http.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
@@ -45,7 +46,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Checked = TypeVar("Checked")
 
 
-class ElectraClient(LifeCalls, LogCalls, AccessCalls):
+class ElectraClient(LifeCalls, LogCalls, AccessCalls, QueueCalls):
     """The service at one address. Calls that change nothing twice are repeated when the connection fails.
 
     Raises from every method:

@@ -17,6 +17,7 @@ from service.cli import (
     models,
     plan,
     predict,
+    queue,
     stack,
     submit,
     trials,
@@ -57,6 +58,8 @@ app.command()(models.models)
 app.command()(predict.predict)
 app.command()(stack.serve)
 app.command()(migrate.migrate)
+app.command()(queue.queue)
+app.add_typer(queue.quotas, name="quotas")
 app.add_typer(access.keys, name="keys")
 app.add_typer(access.projects, name="projects")
 app.command()(access.audit)

@@ -16,10 +16,12 @@ from prometheus_client.registry import Collector
 from service.feeds.interfaces import LedgerHealth
 from service.feeds.records import JobFigures
 from service.interfaces import JobStore
+from service.queueing.records import WaitReason
 from service.records import ClusterStatus, Job
 from service.states import JobState
 
 log = structlog.get_logger(__name__)
+_Read = tuple[JobFigures, ClusterStatus | None, Mapping[str, tuple[int, datetime]]]
 
 CACHE_SECONDS = 5.0
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -39,6 +41,7 @@ class ServiceMetrics:
         ledger: LedgerHealth,
         store: JobStore,
         *,
+        waits: Callable[[], Mapping[str, tuple[int, datetime]]] = dict,
         is_lease_held: Callable[[], bool] = lambda: False,
         num_followers: Callable[[], int] = lambda: 0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -46,6 +49,7 @@ class ServiceMetrics:
         """Args:
         ledger: what the database says of itself.
         store: where the reconciler notes what it sees.
+        waits: by reason, how many jobs wait for it and since when the first of them does.
         is_lease_held: whether this replica reconciles.
         num_followers: connections that follow events.
         now: the time.
@@ -76,7 +80,7 @@ class ServiceMetrics:
             ["state"],
             registry=self._registry,
         )
-        self._registry.register(_Ledger(ledger, store, is_lease_held, num_followers, now))
+        self._registry.register(_Ledger(ledger, store, waits, is_lease_held, num_followers, now))
 
     def observe_request(self, route: str | None, method: str, status: int, seconds: float) -> None:
         """An answer. `route`: its template, such as `/v1/jobs/{job_id}`; None where no route fits."""
@@ -108,16 +112,18 @@ class _Ledger(Collector):
         self,
         ledger: LedgerHealth,
         store: JobStore,
+        waits: Callable[[], Mapping[str, tuple[int, datetime]]],
         is_lease_held: Callable[[], bool],
         num_followers: Callable[[], int],
         now: Callable[[], datetime],
     ) -> None:
         self._ledger = ledger
         self._store = store
+        self._waits = waits
         self._is_lease_held = is_lease_held
         self._num_followers = num_followers
         self._now = now
-        self._read: tuple[float, tuple[JobFigures, ClusterStatus | None] | None] | None = None
+        self._read: tuple[float, _Read | None] | None = None
         self._lock = threading.Lock()
 
     def describe(self) -> Iterable[Metric]:
@@ -132,7 +138,7 @@ class _Ledger(Collector):
         yield _gauge("electra_database_up", "1 where the database answers.", float(read is not None))
         if read is None:
             return
-        figures, status = read
+        figures, status, queue = read
         jobs = GaugeMetricFamily("electra_jobs", "Jobs by state.", labels=["state"])
         for state in JobState:
             jobs.add_metric([state.value], figures.counts.get(state, 0))
@@ -140,21 +146,36 @@ class _Ledger(Collector):
         oldest = figures.oldest_queued_at
         waits = 0.0 if oldest is None else max(0.0, (self._now() - oldest).total_seconds())
         yield _gauge("electra_oldest_queued_seconds", "Age of the job that waits longest; 0 where none waits.", waits)
+        yield from _queue_gauges(queue, self._now())
         if status is not None:
             lag = max(0.0, (self._now() - status.reconciled_at).total_seconds())
             yield _gauge("electra_reconcile_lag_seconds", "Since some replica last began a round.", lag)
             yield _gauge("electra_ray_reachable", "1 where Ray answered.", float(status.is_ray_reachable))
 
-    def _figures(self) -> tuple[JobFigures, ClusterStatus | None] | None:
+    def _figures(self) -> _Read | None:
         with self._lock:
             if self._read is None or time.monotonic() - self._read[0] > CACHE_SECONDS:
                 try:
-                    read = (self._ledger.job_figures(), self._store.cluster_status())
+                    read = (self._ledger.job_figures(), self._store.cluster_status(), self._waits())
                 except Exception:  # what is counted in memory is told all the same
                     log.exception("metrics_without_database")
                     read = None
                 self._read = (time.monotonic(), read)
             return self._read[1]
+
+
+def _queue_gauges(waits: Mapping[str, tuple[int, datetime]], now: datetime) -> Iterator[Metric]:
+    """By reason, of which there is a closed list; those for which nobody waits are 0."""
+    jobs = GaugeMetricFamily("electra_queue_jobs", "Jobs in the queue by why they wait.", labels=["reason"])
+    oldest = GaugeMetricFamily(
+        "electra_queue_oldest_seconds", "In the queue, of the job that waits longest, by why.", labels=["reason"]
+    )
+    for reason in WaitReason:
+        count, since = waits.get(reason, (0, now))
+        jobs.add_metric([reason.value], count)
+        oldest.add_metric([reason.value], max(0.0, (now - since).total_seconds()))
+    yield jobs
+    yield oldest
 
 
 def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:

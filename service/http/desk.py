@@ -14,6 +14,7 @@ from service.feeds.metrics import ServiceMetrics
 from service.joblogs.kept import KeptLogs
 from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
+from service.jobs.queue import QueueView
 from service.jobs.trials import Trials
 from service.predictions import Predictions
 from service.settings import Settings
@@ -33,6 +34,7 @@ class Desk:
     health: ServiceHealth
     metrics: ServiceMetrics
     access: Access
+    queue: QueueView
 
 
 def _desk(request: Request) -> Desk:
@@ -81,6 +83,10 @@ def _access(desk: Annotated[Desk, Depends(_desk)]) -> Access:
     return desk.access
 
 
+def _queue(desk: Annotated[Desk, Depends(_desk)]) -> QueueView:
+    return desk.queue
+
+
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 LogsDep = Annotated[JobLogs, Depends(_logs)]
 KeptLogsDep = Annotated[KeptLogs, Depends(_kept_logs)]
@@ -91,3 +97,4 @@ HealthDep = Annotated[ServiceHealth, Depends(_health)]
 MetricsDep = Annotated[ServiceMetrics, Depends(_metrics)]
 SettingsDep = Annotated[Settings, Depends(_settings)]
 AccessDep = Annotated[Access, Depends(_access)]
+QueueDep = Annotated[QueueView, Depends(_queue)]

@@ -73,6 +73,12 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/keys"): Rule(On.SOME_PROJECT, _ADMIN, "key.create"),
     # Whoever holds a key may revoke it: of others' the route itself says that they are not there.
     ("POST", "/v1/keys/{key_id}/revoke"): Rule(On.ANYTHING, action="key.revoke"),
+    # The route itself leaves out jobs of other projects.
+    ("GET", "/v1/queue"): Rule(On.SOME_PROJECT, _READ),
+    ("GET", "/v1/quotas"): Rule(On.ALL_PROJECTS, _ADMIN),
+    ("GET", "/v1/quotas/{scope}/{name}"): Rule(On.ALL_PROJECTS, _ADMIN),
+    ("PUT", "/v1/quotas/{scope}/{name}"): Rule(On.ALL_PROJECTS, _ADMIN, "quota.set"),
+    ("DELETE", "/v1/quotas/{scope}/{name}"): Rule(On.ALL_PROJECTS, _ADMIN, "quota.remove"),
     ("GET", "/v1/audit"): Rule(On.SOME_PROJECT, _ADMIN),
 }
 """By method and path, as the routes have them."""

@@ -1,4 +1,4 @@
-"""Events, health and metrics of a desk over a database of its own."""
+"""Events, health, metrics and queue of a desk over a database of its own."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from service.feeds.feed import EventFeed
 from service.feeds.health import ServiceHealth
 from service.feeds.metrics import ServiceMetrics
 from service.interfaces import JobStore
+from service.jobs.queue import QueueView
 from service.ledger.events import SqlEventStore
 from service.ledger.health import SqlLedgerHealth
+from service.ledger.queue_store import SqlQueueStore
 from service.settings import Settings
 
 
 def feeds(engine: Engine, store: JobStore, settings: Settings) -> dict[str, Any]:
     """Arguments of `Desk`."""
-    ledger = SqlLedgerHealth(engine)
+    ledger, queue = SqlLedgerHealth(engine), SqlQueueStore(engine)
     events = EventFeed(
         SqlEventStore(engine),
         store.get,
@@ -28,5 +30,8 @@ def feeds(engine: Engine, store: JobStore, settings: Settings) -> dict[str, Any]
     return {
         "events": events,
         "health": ServiceHealth(ledger, store, settings),
-        "metrics": ServiceMetrics(ledger, store, num_followers=lambda: events.num_followers),
+        "metrics": ServiceMetrics(
+            ledger, store, waits=queue.waiting_figures, num_followers=lambda: events.num_followers
+        ),
+        "queue": QueueView(queue, store, settings),
     }

@@ -27,6 +27,7 @@ BODIES: dict[str, Any] = {
     "/v1/models/{name}/{alias}:predict": {"inputs": [{"text": "a"}]},
     "/v1/keys": {"name": "k", "owner": "x", "project": "clinical"},
     "/v1/projects": {"name": "other"},
+    "/v1/quotas/{scope}/{name}": {"max_cpus": 4},
     "/v1/jobs/{job_id}": {"notes": "n"},
     "/v1/jobs/{job_id}/retry": {},
     "/v1/jobs/{job_id}/clone": {},
@@ -70,6 +71,11 @@ EXPECTED = {
     ("GET", "/v1/keys"):                           (401, 403, 403, 403, 200, 200, 200),
     ("POST", "/v1/keys"):                          (401, 403, 403, 403, 201, 404, 201),
     ("POST", "/v1/keys/{key_id}/revoke"):          (401, 404, 404, 404, 200, 404, 200),
+    ("GET", "/v1/queue"):                          (401, 200, 200, 200, 200, 200, 200),
+    ("GET", "/v1/quotas"):                         (401, 403, 403, 403, 403, 403, 200),
+    ("PUT", "/v1/quotas/{scope}/{name}"):          (401, 403, 403, 403, 403, 403, 200),
+    ("GET", "/v1/quotas/{scope}/{name}"):          (401, 403, 403, 403, 403, 403, 200),
+    ("DELETE", "/v1/quotas/{scope}/{name}"):       (401, 403, 403, 403, 403, 403, 204),
     ("GET", "/v1/audit"):                          (401, 403, 403, 403, 200, 200, 200),
 }  # fmt: skip
 """What a route of project `clinical`, and of Ada's job where there is one, answers to each."""
