@@ -8,11 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
-from access_world import TINY, AccessWorld, keys_settings
+from access_world import ROOT, TINY, AccessWorld, keys_settings
 from fastapi.routing import APIRoute
 
 from service.app import create_app
 from service.http.rules import PUBLIC_PATHS, RULES, On
+from service.queueing.records import Quota
 from service.settings import Settings
 from service.states import JobState
 
@@ -141,9 +142,11 @@ def test_what_is_public_is_public_in_both_tables() -> None:
 async def test_route(world: AccessWorld, client: httpx.AsyncClient, method: str, path: str, who: str) -> None:
     job = world.job(**JOBS.get(path, {"kind": "search"}))
     victim = world.key("someone", "clinical", world.desk.access.store.list_keys(None, 1)[0].role)
-    url = path.format(job_id=job.job_id, name="clinical--m", alias="newest", key_id=victim.split("_")[1])
+    world.desk.queue.set_quota("owner", "clinical--m", Quota(), ROOT)
+    parts = {"name": "clinical--m", "alias": "newest", "scope": "owners", "key_id": victim.split("_")[1]}
+    url = path.format(job_id=job.job_id, **parts)
     url = url.replace("clinical--m", "tiny") if "presets" in path else url
-    body = BODIES.get(path) if method in ("POST", "PATCH") else None
+    body = BODIES.get(path) if method in ("POST", "PUT", "PATCH") else None
     headers = world.bearer(None if who == "nobody" else who)
     answer = await client.request(method, url, json=body, headers=headers)
     assert answer.status_code == EXPECTED[method, path][WHO.index(who)], answer.text
