@@ -35,12 +35,14 @@ def with_use(
     for job in active:
         held[job.owner] = held.get(job.owner, Amount()) + amount_of(job.demand)
     added = {}
+    # The integral of the fading over these seconds, so that the sum does not hang on how often it is made.
+    lasting = _full_seconds(half_life) * (1.0 - 0.5 ** (seconds / half_life.total_seconds()))
     for owner, amount in held.items():
         faded = usages.get(owner, Usage(owner, 0.0, 0.0, now)).at(now, half_life)
         added[owner] = replace(
             faded,
-            cpu_seconds=faded.cpu_seconds + amount.cpus * seconds,
-            gpu_seconds=faded.gpu_seconds + amount.gpus * seconds,
+            cpu_seconds=faded.cpu_seconds + amount.cpus * lasting,
+            gpu_seconds=faded.gpu_seconds + amount.gpus * lasting,
         )
     return added
 
@@ -57,6 +59,11 @@ def dominant_share(amount: Amount, whole: Amount) -> float:
 
 def recent_share(usage: Usage, now: datetime, half_life: timedelta, whole: Amount) -> float:
     """The share that, held all the time, would have left this use."""
-    seconds = half_life.total_seconds() / math.log(2.0)
+    seconds = _full_seconds(half_life)
     faded = usage.at(now, half_life)
     return dominant_share(Amount(faded.cpu_seconds / seconds, faded.gpu_seconds / seconds), whole)
+
+
+def _full_seconds(half_life: timedelta) -> float:
+    """What is left of a second's use, each second for ever."""
+    return half_life.total_seconds() / math.log(2.0)

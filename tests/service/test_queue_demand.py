@@ -11,7 +11,13 @@ from service.queueing.demand import Demand
 from service.queueing.reckoning import demand_of, demand_of_json
 
 TINY = {"kind": "pretrain", "preset": "tiny"}
-SEARCH = {"kind": "search", "preset": "lambda", "base": {**TINY, "compute": {"num_workers": 2}}}
+SEARCH = {
+    "kind": "search",
+    "preset": "lambda",
+    "base": {"preset": "tiny", "corpus": {"sources": [{"type": "python_docs"}]}, "compute": {"num_workers": 2}},
+    "objective": {"type": "fixed_corruption"},
+    "budget": {"flops": 4.0e12},
+}
 
 
 def of(document: dict[str, Any], *overrides: str) -> Demand:
@@ -19,8 +25,8 @@ def of(document: dict[str, Any], *overrides: str) -> Demand:
 
 
 def test_of_pretraining_all_workers() -> None:
-    demand = of({**TINY, "compute": {"num_workers": 3, "cpus_per_worker": 2, "gpus_per_worker": 1}})
-    assert (demand.num_cpus, demand.num_gpus, demand.group_workers) == (6, 3, 3)
+    demand = of({**TINY, "compute": {"num_workers": 4, "cpus_per_worker": 2, "gpus_per_worker": 1}})
+    assert (demand.num_cpus, demand.num_gpus, demand.group_workers) == (8, 4, 4)
 
 
 def test_of_a_search_as_many_trials_as_run_side_by_side() -> None:
