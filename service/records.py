@@ -90,7 +90,7 @@ class Job:
     is_log_saved: bool = False
     """The last attempt's log lies in the job's folder, or is known to be lost."""
     priority: int = 0
-    """Queued jobs are taken by it, the highest first, and of equals the oldest."""
+    """Queued jobs are taken by it, the highest first."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Names and values to find it by."""
     notes: str = ""

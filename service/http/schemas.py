@@ -44,7 +44,8 @@ class JobCreate(Request):
     overrides: Annotated[tuple[Override, ...], Field(max_length=200)] = ()
     """`section.field=value` each, laid over the spec in order; the value is YAML."""
     priority: Priority = 0
-    """Queued jobs are taken by it, the highest first, and of equals the oldest."""
+    """Queued jobs are taken by it, the highest first; of equals those of whoever holds least, and then the oldest. A
+    higher one may have running jobs of lower priority pause."""
     labels: Labels = {}
     """Names and values to find the job by, with the syntax of Kubernetes' labels."""
     notes: Notes = ""

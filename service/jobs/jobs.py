@@ -41,7 +41,7 @@ from service.jobs.secrets_in_uris import check_secrets
 from service.jobs.source_policy import SourcePolicy
 from service.jobs.wishes import Wishes
 from service.labels import read_label
-from service.queueing.limits import read_quotas
+from service.queueing.limits import at_its_largest, read_quotas
 from service.queueing.reckoning import demand_of
 from service.records import Job
 from service.settings import Settings
@@ -121,7 +121,7 @@ class Jobs:
             fields: further fields of the job.
         """
         if self._settings.check_capacity:
-            check_capacity(spec, self._store.cluster_status())
+            check_capacity(spec, at_its_largest(self._store.cluster_status(), self._settings))
         owner = _principal(caller).owner
         check_quotas(
             spec,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 
 from service.queueing.records import Cluster, NodeRoom, Quota, QuotaException, Quotas, Rules
+from service.records import ClusterStatus
 from service.settings import Settings
 
 
@@ -30,6 +32,14 @@ def read_quotas(settings: Settings, exceptions: Iterable[QuotaException]) -> Quo
         owners={one.name: one.quota for one in exceptions if one.scope == "owner"},
         projects={one.name: one.quota for one in exceptions if one.scope == "project"},
     )
+
+
+def at_its_largest(status: ClusterStatus | None, settings: Settings) -> ClusterStatus | None:
+    """The cluster as it was seen, and as large as it grows."""
+    if status is None or status.num_cpus is None or status.num_gpus is None:
+        return status
+    cpus = max(status.num_cpus, settings.cluster_max_cpus or 0.0)
+    return replace(status, num_cpus=cpus, num_gpus=max(status.num_gpus, settings.cluster_max_gpus or 0.0))
 
 
 def grown(nodes: tuple[NodeRoom, ...], settings: Settings) -> Cluster:

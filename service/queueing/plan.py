@@ -113,7 +113,7 @@ class _Planner:
         demand: Demand | None = job.demand
         if self._room is not None and self._rules.checks_room:
             demand = self._room.fitted(job.demand)
-        broken = quota_in_the_way(self._quotas, self._used, job, demand or job.demand)
+        broken = quota_in_the_way(self._quotas, self._used, job)
         if broken is not None:
             return self._wait(job, *broken)
         if self._rules.checks_room and self._room is None:
@@ -123,10 +123,7 @@ class _Planner:
         if self._fits(demand):
             return self._admit(job, demand)
         reason, message = self._why_not(demand)
-        preempted = self._make_room(job, demand)
-        if preempted:
-            message = f"{message} {_listed(preempted)} makes room for it."
-        return self._wait(job, reason, message)
+        return self._wait(job, reason, f"{message}{self._make_room(job, demand)}")
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -161,7 +158,7 @@ class _Planner:
 
     def _admit(self, job: Waiting, demand: Demand) -> bool:
         self.admitted.append(job.job_id)
-        self._used.add(job.owner, job.project, demand)
+        self._used.add(job.owner, job.project, job.demand)
         self._places -= 1
         if self._room is not None:
             self._room.take(demand)
@@ -171,13 +168,13 @@ class _Planner:
         self.waits.append(Wait(job.job_id, reason, message, len(self.waits) + 1))
         return False
 
-    def _make_room(self, job: Waiting, demand: Demand) -> tuple[str, ...]:
-        """Keep what is free for a job that comes next, and have others leave for it where that is due. Who leaves."""
+    def _make_room(self, job: Waiting, demand: Demand) -> str:
+        """Keep what is free for a job that comes next, and have others leave for it where that is due. A sentence."""
         victims: tuple[Active, ...] = ()
         if self._will_fit(demand, ()):
             if self._is_moving:
                 self._claim(job, demand)
-                return ()
+                return " Room is being made for it."
             # The sum is there, on too many nodes. Nobody knows who runs where, so nobody is made to leave for it.
         elif self._rules.preempts and self._is_settled:
             victims = self._victims(job, demand)
@@ -186,10 +183,14 @@ class _Planner:
             self._leaving += total_of(victims)
             self._places_leaving += len(victims)
             self._claim(job, demand)
-        elif not self._has_reservation and self._now - job.queued_at >= self._rules.reservation:
+            return (
+                f" {', '.join(one.job_id for one in victims)} {'makes' if len(victims) == 1 else 'make'} room for it."
+            )
+        if not self._has_reservation and self._now - job.queued_at >= self._rules.reservation:
             self._has_reservation = True
             self._claim(job, demand)
-        return tuple(one.job_id for one in victims)
+            return " What comes free is kept for it."
+        return ""
 
     @property
     def _is_moving(self) -> bool:
@@ -237,7 +238,3 @@ class _Planner:
 
 def _amount_text(cpus: float, gpus: float) -> str:
     return f"{cpus:g} CPUs" + (f" and {gpus:g} GPUs" if gpus else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)

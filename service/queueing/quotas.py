@@ -38,10 +38,12 @@ class Used:
         return self.amount("owner", owner)
 
 
-def quota_in_the_way(quotas: Quotas, used: Used, job: Waiting, demand: Demand) -> tuple[WaitReason, str] | None:
-    """The first rule that the job would break if it started now, and a sentence; None if it would break none."""
+def quota_in_the_way(quotas: Quotas, used: Used, job: Waiting) -> tuple[WaitReason, str] | None:
+    """The first rule that the job would break if it started now, and a sentence; None if it would break none. Of a
+    search all its trials count, however many of them the cluster has room for.
+    """
     for scope, name, quota in quotas.of(job.owner, job.project):
-        broken = next(broken_rules(quota, used.amount(scope, name), used.num_jobs(scope, name), demand), None)
+        broken = next(broken_rules(quota, used.amount(scope, name), used.num_jobs(scope, name), job.demand), None)
         if broken is not None:
             reason, limit, unit, value = broken
             return (

@@ -129,7 +129,7 @@ def test_no_quota_is_exceeded_by_what_is_admitted(case: Case) -> None:
     for job, _ in started:
         for scope, name, quota in quotas.of(job.owner, job.project):
             held = [one.demand for one in active if getattr(one, scope) == name]
-            held += [demand for one, demand in started if getattr(one, scope) == name]
+            held += [one.demand for one, _ in started if getattr(one, scope) == name]
             assert quota.max_running_jobs is None or len(held) <= quota.max_running_jobs
             assert quota.max_cpus is None or sum(one.num_cpus for one in held) <= quota.max_cpus + 1e-6
             if quota.max_gpus is not None and job.demand.num_gpus:
