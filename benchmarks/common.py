@@ -36,6 +36,9 @@ FIGURES = {
     "search_idle_share": "of two places for trials: share of the wall time in which nothing was trained or scored",
     "search_slowdown_two_at_a_time": "seconds of training and scoring of two trials at a time, over those of the same "
     "steps and scores in a bare loop",
+    "fair_share_wait_ada": "mean wait of the jobs of one who hands in 30 at once, over that where the oldest go first",
+    "fair_share_wait_ben": "the same of one who hands in a job every 4 minutes",
+    "fair_share_wait_eve": "the same of one who hands in a job every 8 minutes",
     "pipeline_vs_loop": "reading, cleaning, deduplicating, tokenising and writing: times as fast as a plain loop",
     "cost_growth_16x": "seconds per MB of a corpus 16 × as large, over those of the small one",
     "pipeline_memory_growth_16x": "peak memory of preparation for a corpus 16 × as large, over that of the small one",

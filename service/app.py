@@ -26,6 +26,7 @@ from service.http.routes import (
     models,
     presets,
     projects,
+    queue,
     trials,
     webhooks,
 )
@@ -62,7 +63,21 @@ def create_app(
         dependencies=[Depends(authorise)],
     )
     problems.register(app)
-    for module in (jobs, life, joblogs, events, trials, models, presets, projects, keys, audit, webhooks, health):
+    for module in (
+        jobs,
+        life,
+        joblogs,
+        events,
+        trials,
+        models,
+        presets,
+        projects,
+        keys,
+        audit,
+        webhooks,
+        queue,
+        health,
+    ):
         app.include_router(module.router)
     # The last added is the first to see a request.
     app.add_middleware(BodyLimit, max_bytes=settings.max_spec_bytes)

@@ -6,6 +6,7 @@ ServiceError
 │   ├── InvalidCursorError
 │   ├── CorpusUnreadableError
 │   ├── InsufficientResourcesError
+│   ├── QuotaExceededError
 │   ├── UnsuitableModelError
 │   ├── UnsuitableInputError
 │   ├── SourceNotAllowedError
@@ -23,6 +24,7 @@ ServiceError
 │   ├── KeyNotFoundError
 │   ├── WebhookNotFoundError
 │   ├── DeliveryNotFoundError
+│   ├── QuotaNotFoundError
 │   └── PresetNotFoundError
 ├── ProjectExistsError
 ├── IdentityProviderUnavailableError
@@ -108,6 +110,12 @@ class InsufficientResourcesError(InvalidRequestError):
     """The job is larger than the cluster."""
 
     code, title = "insufficient_resources", "The cluster is too small for the job"
+
+
+class QuotaExceededError(InvalidRequestError):
+    """The job alone is more than its owner or its project may run: it would wait for ever."""
+
+    code, title = "quota_exceeded", "The job is larger than a quota"
 
 
 class UnsuitableModelError(InvalidRequestError):
@@ -317,6 +325,15 @@ class KeyNotFoundError(NotFoundError):
 
     def __init__(self, key_id: str) -> None:
         super().__init__(f"No key has the id {key_id!r}.")
+
+
+class QuotaNotFoundError(NotFoundError):
+    """The owner or the project has no quota of its own."""
+
+    code, title = "quota_not_found", "There is no such quota"
+
+    def __init__(self, scope: str, name: str) -> None:
+        super().__init__(f"The {scope} {name!r} has no quota of its own: that of the settings counts.")
 
 
 class ProjectExistsError(ServiceError):

@@ -25,6 +25,8 @@ from pipelines.specs.prediction import PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TrialList
 from service.access.audit import AuditEntry
 from service.launches import Launch
+from service.queueing.records import NodeRoom, QuotaException, Scope, Wait
+from service.queueing.shares import Usage
 from service.records import ClusterStatus, Job
 from service.states import JobState
 
@@ -165,6 +167,44 @@ class JobStore(Protocol):
         """Let go of all connections."""
 
 
+class QuotaStore(Protocol):
+    """Keeps quotas that differ from the settings'. Every method is one transaction, its row of the audit log in it."""
+
+    def list_quotas(self) -> Sequence[QuotaException]:
+        """All exceptions, owners first, by name."""
+
+    def find_quota(self, scope: Scope, name: str) -> QuotaException | None:
+        """The exception of one owner or project."""
+
+    def put_quota(self, exception: QuotaException, audit: AuditEntry) -> None:
+        """Add or replace an exception."""
+
+    def delete_quota(self, scope: Scope, name: str, audit: AuditEntry) -> bool:
+        """Take an exception away; False where there is none, and then nothing is kept."""
+
+
+class QueueStore(QuotaStore, Protocol):
+    """Keeps what the queue is planned from, and what the plan said."""
+
+    def list_queue(self, per_owner: int, limit: int) -> list[Job]:
+        """Jobs that wait for a place: of each owner the first by priority and age, the first of all owners first."""
+
+    def list_active(self) -> list[Job]:
+        """Jobs that hold a place, oldest first."""
+
+    def save_waits(self, waits: Sequence[Wait]) -> None:
+        """Write down why jobs wait; of one that has left the queue meanwhile nothing is changed."""
+
+    def usages(self) -> Mapping[str, Usage]:
+        """What owners have used, each as of its own moment."""
+
+    def save_usages(self, usages: Sequence[Usage]) -> None:
+        """Replace what some owners have used."""
+
+    def waiting_figures(self) -> Mapping[str, tuple[int, datetime]]:
+        """By reason, how many jobs wait for it and since when the first of them does."""
+
+
 class AttemptState(StrEnum):
     """Ray's word for a program."""
 
@@ -196,6 +236,8 @@ class Capacity:
 
     num_cpus: float
     num_gpus: float
+    nodes: tuple[NodeRoom, ...] | None = None
+    """Each of them, with what nothing holds; None where Ray does not say it now."""
 
 
 class Launcher(Protocol):

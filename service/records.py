@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipelines.specs.documents import Failure, JobResult, Progress, Stage
+from service.queueing.demand import Demand
 from service.states import REASON_OF_CODE, FailureReason, JobState
 
 MAX_LIMIT_SECONDS = 366 * 86_400.0
@@ -89,7 +90,7 @@ class Job:
     is_log_saved: bool = False
     """The last attempt's log lies in the job's folder, or is known to be lost."""
     priority: int = 0
-    """Queued jobs are taken by it, the highest first, and of equals the oldest."""
+    """Queued jobs are taken by it, the highest first."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Names and values to find it by."""
     notes: str = ""
@@ -118,6 +119,22 @@ class Job:
     project: str = "default"
     owner: str = "local"
     """Who submitted it."""
+    demand: Demand | None = None
+    """What it holds of the cluster while it runs; None for a job that was taken before demands were stored."""
+    queued_at: datetime | None = None
+    """When it last came back to the queue; None while it has not left it, or has not come back."""
+    waiting_reason: str | None = None
+    """Why it waits, a `WaitReason`; None where the queue was not planned since it came, or where it does not wait."""
+    waiting_message: str | None = None
+    queue_position: int | None = None
+    """Counted from 1."""
+    run_started_at: datetime | None = None
+    """When the current attempt began to run."""
+    preempted_at: datetime | None = None
+    """When the queue last had it pause for another."""
+    preempted_for: str | None = None
+    """The other."""
+    num_preemptions: int = 0
 
     @property
     def ray_submission_id(self) -> str | None:
@@ -136,6 +153,10 @@ class ClusterStatus:
     num_cpus: float | None = None
     """Of the whole cluster; None when unknown."""
     num_gpus: float | None = None
+    free_cpus: float | None = None
+    """That nothing holds, as Ray said at `resources_at`; None when unknown."""
+    free_gpus: float | None = None
+    resources_at: datetime | None = None
 
 
 def submission_id(job_id: str, attempt: int) -> str:

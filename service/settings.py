@@ -74,10 +74,38 @@ class Settings(BaseSettings):
     job_python: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./+@-]{1,1024}$")] = "python"
     """Python that runs jobs on the cluster. Letters, digits and path characters: it stands in a shell command."""
     max_running_jobs: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Jobs handed to Ray at a time; the others wait in the queue, oldest first."""
+    """Jobs handed to Ray at a time; the others wait in the queue."""
     max_member_priority: Annotated[int, Field(ge=0, le=100)] = 0
     """Highest priority that whoever is no administrator of all projects may give a job: the queue is of all projects,
     and without a bound each of them could push past the others. With `access=keys`."""
+    check_room: bool = True
+    """Start a job only when all its workers have room on the cluster. Turn off where Ray does not say what is free:
+    jobs are then handed to it unseen, and wait there."""
+    cluster_max_cpus: Annotated[float, Field(gt=0)] | None = None
+    """To which an autoscaling cluster grows: jobs are started as if it were so large, which makes it grow. Absent: as
+    large as it is."""
+    cluster_max_gpus: Annotated[float, Field(ge=0)] | None = None
+    """The same of GPUs."""
+    quota_owner_running_jobs: Annotated[int, Field(ge=0)] | None = None
+    """Running jobs of an owner at a time, unless they have a quota of their own. None is no limit."""
+    quota_owner_cpus: Annotated[float, Field(ge=0)] | None = None
+    """CPUs that an owner's running jobs hold together."""
+    quota_owner_gpus: Annotated[int, Field(ge=0)] | None = None
+    """GPUs that an owner's running jobs hold together."""
+    quota_project_running_jobs: Annotated[int, Field(ge=0)] | None = None
+    """Running jobs of a project at a time, unless it has a quota of its own."""
+    quota_project_cpus: Annotated[float, Field(ge=0)] | None = None
+    """CPUs that a project's running jobs hold together."""
+    quota_project_gpus: Annotated[int, Field(ge=0)] | None = None
+    """GPUs that a project's running jobs hold together."""
+    fair_share_half_life_seconds: Annotated[float, Field(ge=60, le=366 * 86400)] = 6 * 3600.0
+    """What an owner has used counts half as much after so long, when it is decided whose turn it is."""
+    reservation_seconds: Annotated[float, Field(ge=0, le=30 * 86400)] = 600.0
+    """Of a job that has waited for room so long, what is free is kept and given to no job behind it."""
+    preemption: bool = True
+    """Pause running jobs, at a checkpoint, for a job of strictly higher priority that does not fit."""
+    preemption_min_run_seconds: Annotated[float, Field(ge=0, le=30 * 86400)] = 600.0
+    """A job that was paused so runs at least so long before it is paused so again."""
     max_running_predictions: Annotated[int, Field(ge=1, le=16)] = 2
     """Predictions at a time, each beside the jobs; others are refused until one is answered. Of the service's threads,
     some forty, each of them holds one."""

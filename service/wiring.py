@@ -22,12 +22,14 @@ from service.http.desk import Desk
 from service.joblogs.kept import KeptLogs
 from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
+from service.jobs.queue import QueueView
 from service.jobs.trials import Trials
 from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
 from service.ledger.events import SqlEventStore
 from service.ledger.health import SqlLedgerHealth
 from service.ledger.lease import SqlLease
+from service.ledger.queue_store import SqlQueueStore
 from service.ledger.store import SqlJobStore
 from service.ledger.webhook_store import SqlWebhookStore
 from service.predictions import Predictions
@@ -69,6 +71,7 @@ def running(settings: Settings) -> Iterator[Desk]:
             metrics = ServiceMetrics(
                 ledger,
                 store,
+                waits=SqlQueueStore(engine).waiting_figures,
                 is_lease_held=lambda: lease.is_held,
                 num_followers=lambda: events.num_followers,
                 webhook_figures=SqlWebhookStore(engine).figures,
@@ -98,10 +101,12 @@ def running(settings: Settings) -> Iterator[Desk]:
                 folders,
                 runs,
                 settings,
+                queue=SqlQueueStore(engine, guard=lease.guard),
                 leadership=LeaseKeeper(lease, settings.lease_seconds),
                 after_round=after_round,
             )
-            jobs = Jobs(store, settings, reconciler.wake)
+            queue = SqlQueueStore(engine)
+            jobs = Jobs(store, settings, reconciler.wake, quotas=queue)
             reconciler.start()
             delivery.start()
             # Beside the start: a storage that is slow or away must not hold it up.
@@ -120,6 +125,7 @@ def running(settings: Settings) -> Iterator[Desk]:
                     metrics=metrics,
                     access=access,
                     webhooks=Webhooks(settings, webhook_store, access),
+                    queue=QueueView(queue, store, settings, reconciler.wake),
                 )
             finally:
                 events.close()

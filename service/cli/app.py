@@ -18,6 +18,7 @@ from service.cli import (
     models,
     plan,
     predict,
+    queue,
     stack,
     submit,
     trials,
@@ -59,6 +60,8 @@ app.command()(predict.predict)
 app.command()(doctor.doctor)
 app.command()(stack.serve)
 app.command()(migrate.migrate)
+app.command()(queue.queue)
+app.add_typer(queue.quotas, name="quotas")
 app.add_typer(access.keys, name="keys")
 app.add_typer(access.projects, name="projects")
 app.command()(access.audit)

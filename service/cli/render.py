@@ -86,6 +86,9 @@ def current_progress(job: JobPublic) -> Progress | None:
 
 def progress_text(job: JobPublic) -> str:
     """Where a job is, in a few words."""
+    if job.waiting is not None:
+        place = "" if job.waiting.position is None else f"{job.waiting.position}. "
+        return f"{place}{job.waiting.reason.value.replace('_', ' ')}"
     told = current_progress(job)
     if told is None:
         return ""
@@ -107,6 +110,13 @@ def jobs_table(jobs: Iterable[JobPublic]) -> Table:
     return table
 
 
+def _preemptions(job: JobPublic) -> str:
+    if not job.num_preemptions:
+        return ""
+    times = "once" if job.num_preemptions == 1 else f"{job.num_preemptions} times"
+    return f"{times}, last {moment(job.preempted_at)} for {job.preempted_for}"
+
+
 def job_table(job: JobDetail) -> Table:
     """Everything worth seeing of one job but its spec and its figures."""
     table = Table(show_header=False, box=None, pad_edge=False)
@@ -121,6 +131,8 @@ def job_table(job: JobDetail) -> Table:
         ("started", moment(job.started_at)),
         ("finished", moment(job.finished_at)),
         ("progress", progress_text(job)),
+        ("waits", "" if job.waiting is None else printable(job.waiting.message)),
+        ("preempted", _preemptions(job)),
         ("MLflow", job.links.mlflow or ""),
         ("Ray", job.links.ray or ""),
         ("spec sha256", job.spec_sha256),

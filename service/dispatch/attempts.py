@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 
 from service.dispatch.clocks import SAVE_SECONDS
-from service.dispatch.endings import FRESH, UNKNOWN, Endings
+from service.dispatch.endings import FRESH, NOT_WAITING, UNKNOWN, Endings
 from service.dispatch.verdicts import overrun
 from service.interfaces import AttemptState, AttemptStatus, LaunchRejectedError
 from service.launches import attempt_launch
@@ -36,7 +36,26 @@ class JobSteps(Endings):
             self._folders.write_origin(job.job_id, job.retry_of)
         if job.attempt:
             self._folders.withdraw_stop(job.job_id)
-        self._move(job, JobState.STARTING, attempt=job.attempt + 1, not_before_at=None, **FRESH)
+        self._move(job, JobState.STARTING, attempt=job.attempt + 1, not_before_at=None, **NOT_WAITING, **FRESH)
+        return True
+
+    def preempt(self, job: Job, for_job_id: str) -> bool:
+        """Have a running job save a checkpoint and leave its place to another. Nobody has wished that it stay away, so
+        it is queued again as soon as it has left.
+        """
+        if job.state is not JobState.RUNNING:
+            return False
+        log.info("job_preempted", for_job_id=for_job_id)
+        self._folders.request_stop(job.job_id, "pause", job.attempt)
+        now = self._now()
+        self._move(
+            job,
+            JobState.PAUSING,
+            stop_asked_at=now,
+            preempted_at=now,
+            preempted_for=for_job_id,
+            num_preemptions=job.num_preemptions + 1,
+        )
         return True
 
     def step(self, job: Job) -> bool:
@@ -57,7 +76,10 @@ class JobSteps(Endings):
         """Nothing of it is on Ray, so a wish is carried out by writing it down."""
         if job.cancel_requested_at is not None:
             return self._finish(job, JobState.CANCELLED, is_log_saved=True)
-        self._move(job, JobState.QUEUED if job.state is JobState.PAUSED else JobState.PAUSED)
+        if job.state is JobState.PAUSED:
+            self._move(job, JobState.QUEUED, queued_at=self._now(), **NOT_WAITING)
+        else:
+            self._move(job, JobState.PAUSED, **NOT_WAITING)
         return True
 
     def _start(self, job: Job) -> bool:
@@ -78,6 +100,7 @@ class JobSteps(Endings):
                 job,
                 JobState.RUNNING,
                 started_at=job.started_at or now,
+                run_started_at=now,
                 heartbeat_seen_at=now,
                 starting_seconds=0.0,  # a limit that is lowered later is no judgement on it
                 silent_seconds=0.0,

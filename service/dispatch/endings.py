@@ -239,8 +239,15 @@ class Endings:
         log.info("job_moved", before=job.state, after=state, next_attempt=moved.attempt)
 
 
-FRESH: dict[str, object] = {"stop_asked_at": None, "starting_seconds": 0.0, "silent_seconds": 0.0}
+FRESH: dict[str, object] = {
+    "stop_asked_at": None,
+    "run_started_at": None,
+    "starting_seconds": 0.0,
+    "silent_seconds": 0.0,
+}
 """Of an attempt that has not begun."""
+NOT_WAITING: dict[str, object] = {"waiting_reason": None, "waiting_message": None, "queue_position": None}
+"""Of a job that leaves the queue, or that nobody has looked at there."""
 
 
 def is_over(status: AttemptStatus | None) -> bool:

@@ -10,6 +10,7 @@ import httpx
 
 from pipelines.specs.log_lines import DEFAULT_SOURCE_BYTES, SOURCE_BYTES_VARIABLE
 from pipelines.storage import web_guard
+from service.dispatch.usage_reports import UsageReports, rooms_of_summary
 from service.interfaces import (
     AttemptState,
     AttemptStatus,
@@ -18,6 +19,7 @@ from service.interfaces import (
     LaunchRejectedError,
 )
 from service.launches import Launch
+from service.queueing.records import NodeRoom
 from service.settings import Settings
 
 _MAX_NODES = 10_000
@@ -33,6 +35,7 @@ class RayLauncher:
             OSError: the token's file cannot be read.
         """
         self._settings = settings
+        self._reports = UsageReports()
         token = settings.read_ray_token()
         self._client = httpx.Client(
             base_url=settings.ray_address,
@@ -88,7 +91,7 @@ class RayLauncher:
         return None if _is_unheard_of(answer) else str(_mapping(answer).get("logs") or "")
 
     def capacity(self) -> Capacity | None:
-        """What the living nodes have; None if Ray does not list them all."""
+        """What the living nodes have, and what of it is free; None if Ray does not list them all."""
         answer = self._send("GET", "/api/v0/nodes", params={"limit": _MAX_NODES})
         if answer.status_code in (502, 503, 504):
             raise _unavailable(answer)
@@ -99,12 +102,27 @@ class RayLauncher:
             if listing["num_after_truncation"] < listing["total"] or not nodes:
                 return None
             totals = [node["resources_total"] for node in nodes]
-            return Capacity(
-                num_cpus=sum(float(total.get("CPU", 0)) for total in totals),
-                num_gpus=sum(float(total.get("GPU", 0)) for total in totals),
-            )
+            num_cpus = sum(float(total.get("CPU", 0)) for total in totals)
+            num_gpus = sum(float(total.get("GPU", 0)) for total in totals)
         except (LauncherUnavailableError, KeyError, TypeError, ValueError, AttributeError):
             return None  # Ray changes what its dashboard says now and then; jobs are then accepted unseen
+        rooms = self._rooms()
+        if (
+            sum(room.num_cpus for room in rooms or ()) > num_cpus
+            or sum(room.num_gpus for room in rooms or ()) > num_gpus
+        ):
+            rooms = None  # a node has gone since its use was written down
+        return Capacity(num_cpus, num_gpus, rooms)
+
+    def _rooms(self) -> tuple[NodeRoom, ...] | None:
+        """The nodes with what is free of them; None where Ray does not say it now."""
+        answer = self._send("GET", "/api/cluster_status")
+        rooms = self._reports.read(answer.json()) if _is_object(answer) else None
+        if rooms is not None or not self._reports.is_absent:
+            return rooms
+        # Nothing writes that report where Ray's newer autoscaler runs. It is asked for its nodes instead.
+        answer = self._send("GET", "/nodes", params={"view": "summary"})
+        return rooms_of_summary(answer.json()) if _is_object(answer) else None
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -155,6 +173,13 @@ def _mapping(answer: httpx.Response) -> dict[str, Any]:
     if not isinstance(told, dict):
         raise LauncherUnavailableError(f"Ray's answer is not an object but {type(told).__name__}")
     return told
+
+
+def _is_object(answer: httpx.Response) -> bool:
+    try:
+        return answer.is_success and isinstance(answer.json(), dict)
+    except ValueError:
+        return False
 
 
 def _unavailable(answer: httpx.Response) -> LauncherUnavailableError:

@@ -7,13 +7,25 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 
+from service.dispatch.admission import Admission
 from service.dispatch.attempts import JobSteps
 from service.dispatch.leadership import SoleLeader
 from service.feeds.interfaces import Leadership, LeaseLostError
-from service.interfaces import JobFolders, JobStore, Launcher, LauncherUnavailableError, Runs, StaleJobError
+from service.interfaces import (
+    JobFolders,
+    JobStore,
+    Launcher,
+    LauncherUnavailableError,
+    QueueStore,
+    Runs,
+    StaleJobError,
+)
+from service.queueing.limits import grown
+from service.queueing.records import Cluster
 from service.records import ClusterStatus, Job
 from service.settings import Settings
 
@@ -40,6 +52,8 @@ class Reconciler:
         folders: JobFolders,
         runs: Runs,
         settings: Settings,
+        *,
+        queue: QueueStore,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         leadership: Leadership | None = None,
         after_round: Callable[[float], None] = lambda seconds: None,
@@ -51,10 +65,13 @@ class Reconciler:
         self._launcher = launcher
         self._settings = settings
         self._now = now
+        self._admission = Admission(queue, settings, now)
         self._steps = JobSteps(store, launcher, folders, runs, settings, now)
         self._backoffs: dict[str, _Backoff] = {}
         self._cluster: ClusterStatus | None = None
         self._cluster_seen_at = 0.0
+        self._room: Cluster | None = None
+        self._is_room_new = False
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
@@ -78,6 +95,7 @@ class Reconciler:
 
     def run_round(self) -> bool:
         """Look at every job once; whether any of them moved."""
+        self._is_room_new = False
         self._look_at_cluster()
         moved = False
         for job in self._store.list_unsettled():
@@ -97,6 +115,7 @@ class Reconciler:
                     self._after_round(time.monotonic() - started_at)
                 else:
                     self._steps.look_away()
+                    self._admission.look_away()
             except LeaseLostError as error:
                 log.warning("round_given_up", reason=str(error))
             except Exception:  # the loop outlives a database that is away for a while
@@ -105,14 +124,26 @@ class Reconciler:
                 self._wake.wait(self._settings.reconcile_interval_seconds)
 
     def _admit(self) -> bool:
-        free = self._settings.max_running_jobs - self._store.count_active()
+        active, queued = self._admission.active(), self._admission.queued()
+        if not queued:
+            return False
+        if not self._is_room_new:  # nothing is admitted by what was free before this round
+            self._look_again(self._now())
+        plan = self._admission.plan(queued, active, self._room, self._backed_off())
+        jobs = {job.job_id: job for job in (*queued, *active)}
         moved = False
-        # A job that is backed off does not hold up those behind it.
-        for job in self._store.list_queued(free + len(self._backoffs)) if free > 0 else ():
-            if free > 0 and self._may_go_on() and self._guarded(self._steps.take, job):
-                free -= 1
-                moved = True
+        for job_id in plan.admit:
+            moved |= self._may_go_on() and self._guarded(self._steps.take, jobs[job_id])
+        for one in plan.preempt:
+            preempt = partial(self._steps.preempt, for_job_id=one.for_job_id)
+            moved |= self._may_go_on() and self._guarded(preempt, jobs[one.job_id])
+        if self._may_go_on():
+            self._admission.keep_waits(plan, queued)
         return moved
+
+    def _backed_off(self) -> frozenset[str]:
+        now = time.monotonic()
+        return frozenset(job_id for job_id, backoff in self._backoffs.items() if now < backoff.until)
 
     def _may_go_on(self) -> bool:
         self._leadership.beat()
@@ -147,13 +178,19 @@ class Reconciler:
             # The heartbeat is written before Ray is asked too: the answer may take a while.
             if known is not None:
                 self._store.save_cluster_status(replace(known, reconciled_at=now))
-            known = self._ask_cluster(now)
-            self._cluster_seen_at = time.monotonic()
+            known = self._look_again(now)
         self._cluster = replace(known, reconciled_at=self._now())
-        self._steps.is_ray_reachable = known.is_ray_reachable
         self._store.save_cluster_status(self._cluster)
 
+    def _look_again(self, now: datetime) -> ClusterStatus:
+        self._cluster = known = self._ask_cluster(now)
+        self._cluster_seen_at = time.monotonic()
+        self._is_room_new = True
+        self._steps.is_ray_reachable = known.is_ray_reachable
+        return known
+
     def _ask_cluster(self, now: datetime) -> ClusterStatus:
+        self._room = None
         try:
             capacity = self._launcher.capacity()
         except LauncherUnavailableError as error:
@@ -162,9 +199,17 @@ class Reconciler:
             return ClusterStatus(reconciled_at=now, is_ray_reachable=False, ray_error=str(error))
         if not self._steps.is_ray_reachable:
             log.info("ray_available")
+        if capacity is None:
+            return ClusterStatus(reconciled_at=now, is_ray_reachable=True)
+        nodes = capacity.nodes
+        if nodes is not None:
+            self._room = grown(nodes, self._settings)
         return ClusterStatus(
             reconciled_at=now,
             is_ray_reachable=True,
-            num_cpus=capacity.num_cpus if capacity else None,
-            num_gpus=capacity.num_gpus if capacity else None,
+            num_cpus=capacity.num_cpus,
+            num_gpus=capacity.num_gpus,
+            free_cpus=None if nodes is None else sum(node.free_cpus for node in nodes),
+            free_gpus=None if nodes is None else sum(node.free_gpus for node in nodes),
+            resources_at=None if nodes is None else now,
         )

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from service.feeds.interfaces import LedgerHealth
 from service.feeds.records import JobFigures
 from service.interfaces import JobStore
+from service.queueing.records import WaitReason
 from service.records import ClusterStatus, Job
 from service.states import JobState
 from service.webhooks.records import DeliveryState
@@ -31,7 +32,7 @@ _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 _ROUND_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _WAIT_SECONDS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
 
-_Read = tuple[JobFigures, ClusterStatus | None, Mapping[DeliveryState, int]]
+_Read = tuple[JobFigures, ClusterStatus | None, Mapping[str, tuple[int, datetime]], Mapping[DeliveryState, int]]
 
 
 class ServiceMetrics:
@@ -42,6 +43,7 @@ class ServiceMetrics:
         ledger: LedgerHealth,
         store: JobStore,
         *,
+        waits: Callable[[], Mapping[str, tuple[int, datetime]]] = dict,
         is_lease_held: Callable[[], bool] = lambda: False,
         num_followers: Callable[[], int] = lambda: 0,
         webhook_figures: Callable[[], Mapping[DeliveryState, int]] = dict,
@@ -50,6 +52,7 @@ class ServiceMetrics:
         """Args:
         ledger: what the database says of itself.
         store: where the reconciler notes what it sees.
+        waits: by reason, how many jobs wait for it and since when the first of them does.
         is_lease_held: whether this replica reconciles.
         num_followers: connections that follow events.
         webhook_figures: messages to webhooks that wait and that were given up.
@@ -87,7 +90,7 @@ class ServiceMetrics:
             ["outcome"],
             registry=self._registry,
         )
-        self._registry.register(_Ledger(ledger, store, is_lease_held, num_followers, webhook_figures, now))
+        self._registry.register(_Ledger(ledger, store, waits, is_lease_held, num_followers, webhook_figures, now))
 
     def observe_request(self, route: str | None, method: str, status: int, seconds: float) -> None:
         """An answer. `route`: its template, such as `/v1/jobs/{job_id}`; None where no route fits."""
@@ -123,6 +126,7 @@ class _Ledger(Collector):
         self,
         ledger: LedgerHealth,
         store: JobStore,
+        waits: Callable[[], Mapping[str, tuple[int, datetime]]],
         is_lease_held: Callable[[], bool],
         num_followers: Callable[[], int],
         webhook_figures: Callable[[], Mapping[DeliveryState, int]],
@@ -130,6 +134,7 @@ class _Ledger(Collector):
     ) -> None:
         self._ledger = ledger
         self._store = store
+        self._waits = waits
         self._is_lease_held = is_lease_held
         self._num_followers = num_followers
         self._webhook_figures = webhook_figures
@@ -149,7 +154,7 @@ class _Ledger(Collector):
         yield _gauge("electra_database_up", "1 where the database answers.", float(read is not None))
         if read is None:
             return
-        figures, status, deliveries = read
+        figures, status, queue, deliveries = read
         waiting = GaugeMetricFamily("electra_webhook_deliveries", "Messages to webhooks.", labels=["state"])
         for delivery_state, number in deliveries.items():
             waiting.add_metric([delivery_state.value], number)
@@ -161,6 +166,7 @@ class _Ledger(Collector):
         oldest = figures.oldest_queued_at
         waits = 0.0 if oldest is None else max(0.0, (self._now() - oldest).total_seconds())
         yield _gauge("electra_oldest_queued_seconds", "Age of the job that waits longest; 0 where none waits.", waits)
+        yield from _queue_gauges(queue, self._now())
         if status is not None:
             lag = max(0.0, (self._now() - status.reconciled_at).total_seconds())
             yield _gauge("electra_reconcile_lag_seconds", "Since some replica last began a round.", lag)
@@ -170,12 +176,31 @@ class _Ledger(Collector):
         with self._lock:
             if self._read is None or time.monotonic() - self._read[0] > CACHE_SECONDS:
                 try:
-                    read = (self._ledger.job_figures(), self._store.cluster_status(), self._webhook_figures())
+                    read = (
+                        self._ledger.job_figures(),
+                        self._store.cluster_status(),
+                        self._waits(),
+                        self._webhook_figures(),
+                    )
                 except Exception:  # what is counted in memory is told all the same
                     log.exception("metrics_without_database")
                     read = None
                 self._read = (time.monotonic(), read)
             return self._read[1]
+
+
+def _queue_gauges(waits: Mapping[str, tuple[int, datetime]], now: datetime) -> Iterator[Metric]:
+    """By reason, of which there is a closed list; those for which nobody waits are 0."""
+    jobs = GaugeMetricFamily("electra_queue_jobs", "Jobs in the queue by why they wait.", labels=["reason"])
+    oldest = GaugeMetricFamily(
+        "electra_queue_oldest_seconds", "In the queue, of the job that waits longest, by why.", labels=["reason"]
+    )
+    for reason in WaitReason:
+        count, since = waits.get(reason, (0, now))
+        jobs.add_metric([reason.value], count)
+        oldest.add_metric([reason.value], max(0.0, (now - since).total_seconds()))
+    yield jobs
+    yield oldest
 
 
 def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:

@@ -14,6 +14,7 @@ from service.feeds.metrics import ServiceMetrics
 from service.joblogs.kept import KeptLogs
 from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
+from service.jobs.queue import QueueView
 from service.jobs.trials import Trials
 from service.predictions import Predictions
 from service.settings import Settings
@@ -35,6 +36,7 @@ class Desk:
     metrics: ServiceMetrics
     access: Access
     webhooks: Webhooks
+    queue: QueueView
 
 
 def _desk(request: Request) -> Desk:
@@ -87,6 +89,10 @@ def _webhooks(desk: Annotated[Desk, Depends(_desk)]) -> Webhooks:
     return desk.webhooks
 
 
+def _queue(desk: Annotated[Desk, Depends(_desk)]) -> QueueView:
+    return desk.queue
+
+
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 LogsDep = Annotated[JobLogs, Depends(_logs)]
 KeptLogsDep = Annotated[KeptLogs, Depends(_kept_logs)]
@@ -98,3 +104,4 @@ MetricsDep = Annotated[ServiceMetrics, Depends(_metrics)]
 SettingsDep = Annotated[Settings, Depends(_settings)]
 AccessDep = Annotated[Access, Depends(_access)]
 WebhooksDep = Annotated[Webhooks, Depends(_webhooks)]
+QueueDep = Annotated[QueueView, Depends(_queue)]

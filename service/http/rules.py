@@ -84,6 +84,12 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver"): Rule(
         On.SOME_PROJECT, _ADMIN, "webhook.redeliver"
     ),
+    # The route itself leaves out jobs of other projects.
+    ("GET", "/v1/queue"): Rule(On.SOME_PROJECT, _READ),
+    ("GET", "/v1/quotas"): Rule(On.ALL_PROJECTS, _ADMIN),
+    ("GET", "/v1/quotas/{scope}/{name}"): Rule(On.ALL_PROJECTS, _ADMIN),
+    ("PUT", "/v1/quotas/{scope}/{name}"): Rule(On.ALL_PROJECTS, _ADMIN, "quota.set"),
+    ("DELETE", "/v1/quotas/{scope}/{name}"): Rule(On.ALL_PROJECTS, _ADMIN, "quota.remove"),
     ("GET", "/v1/audit"): Rule(On.SOME_PROJECT, _ADMIN),
 }
 """By method and path, as the routes have them."""

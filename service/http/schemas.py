@@ -11,6 +11,7 @@ from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.trial_documents import TrialState, TrialSummary
 from service.access.principals import OwnerName, ProjectName
 from service.labels import Labels, LabelText
+from service.queueing.records import WaitReason
 from service.records import Job, JobFailure, JobLimits
 from service.settings import Settings
 from service.states import JobState
@@ -45,7 +46,8 @@ class JobCreate(Request):
     overrides: Annotated[tuple[Override, ...], Field(max_length=200)] = ()
     """`section.field=value` each, laid over the spec in order; the value is YAML."""
     priority: Priority = 0
-    """Queued jobs are taken by it, the highest first, and of equals the oldest."""
+    """Queued jobs are taken by it, the highest first; of equals those of whoever holds least, and then the oldest. A
+    higher one may have running jobs of lower priority pause."""
     labels: Labels = {}
     """Names and values to find the job by, with the syntax of Kubernetes' labels."""
     notes: Notes = ""
@@ -145,6 +147,19 @@ class Links(Answer):
     """The current attempt's page in Ray's dashboard."""
 
 
+class WaitingPublic(Answer):
+    """Why a job waits."""
+
+    reason: WaitReason
+    """One of a closed list, for programs."""
+    message: str
+    """For people."""
+    since: AwareDatetime
+    """When the job came to the queue, this time."""
+    position: int | None = None
+    """In the queue, counted from 1; absent where it was not looked at yet."""
+
+
 class JobPublic(Answer):
     """A job as lists show it."""
 
@@ -185,6 +200,14 @@ class JobPublic(Answer):
     spec still is theirs. Absent where everything starts over."""
     clone_of: str | None = None
     """The job whose spec this one was made from."""
+    waiting: WaitingPublic | None = None
+    """Why it is not started; absent unless it is QUEUED."""
+    num_preemptions: int = 0
+    """How often the queue had it pause, at a checkpoint, for a job of higher priority."""
+    preempted_at: AwareDatetime | None = None
+    """The last time."""
+    preempted_for: str | None = None
+    """The other job, the last time."""
 
     @classmethod
     def from_job(cls, job: Job, settings: Settings) -> JobPublic:
@@ -280,6 +303,7 @@ class Problem(Answer):
     errors: tuple[ProblemItem, ...] = ()
 
 
+_NOT_LOOKED_AT = "It was not looked at yet."
 _TAKEN_OVER = {"pretrain": "checkpoint", "finetune": "finished_seeds"}
 """By kind of job. A search or an evaluation that is retried starts over."""
 
@@ -312,7 +336,22 @@ def _public_fields(job: Job, settings: Settings) -> dict[str, Any]:
         "retry_of": job.retry_of,
         "goes_on_with": None if job.retry_of is None else _TAKEN_OVER.get(job.kind),
         "clone_of": job.clone_of,
+        "waiting": waiting_of(job),
+        "num_preemptions": job.num_preemptions,
+        "preempted_at": job.preempted_at,
+        "preempted_for": job.preempted_for,
     }
+
+
+def waiting_of(job: Job) -> WaitingPublic | None:
+    """Why a job waits, as the last plan of the queue has it."""
+    if job.state is not JobState.QUEUED:
+        return None
+    since = job.queued_at or job.created_at
+    if job.waiting_reason is None or job.waiting_reason not in set(WaitReason):
+        return WaitingPublic(reason=WaitReason.BEHIND, message=job.waiting_message or _NOT_LOOKED_AT, since=since)
+    reason, message = WaitReason(job.waiting_reason), job.waiting_message or ""
+    return WaitingPublic(reason=reason, message=message, since=since, position=job.queue_position)
 
 
 def _links(job: Job, settings: Settings) -> Links:

@@ -31,16 +31,19 @@ from service.errors import (
     JobNotFoundError,
 )
 from service.http.schemas import JobCreate, JobQuery
-from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore
+from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore, QuotaStore
 from service.jobs.again import Again
 from service.jobs.bounds import Bounds
 from service.jobs.namespaces import in_project, without_own_model_name
 from service.jobs.preflight import check_capacity, check_sources
+from service.jobs.quota_check import check_quotas
 from service.jobs.references import places
 from service.jobs.secrets_in_uris import check_secrets
 from service.jobs.source_policy import SourcePolicy
 from service.jobs.wishes import Wishes
 from service.labels import read_label
+from service.queueing.limits import at_its_largest, read_quotas
+from service.queueing.reckoning import demand_of
 from service.records import Job
 from service.settings import Settings
 
@@ -58,8 +61,18 @@ class Created:
 class Jobs:
     """What can be asked of the desk."""
 
-    def __init__(self, store: JobStore, settings: Settings, wake: Callable[[], None] = lambda: None) -> None:
-        """`wake` tells the reconciler that there is something to do."""
+    def __init__(
+        self,
+        store: JobStore,
+        settings: Settings,
+        wake: Callable[[], None] = lambda: None,
+        *,
+        quotas: QuotaStore | None = None,
+    ) -> None:
+        """`wake` tells the reconciler that there is something to do. `quotas`: exceptions to those of the settings, if
+        there can be any.
+        """
+        self._quotas = quotas
         self._store = store
         self._settings = settings
         self._wake = wake
@@ -79,6 +92,7 @@ class Jobs:
             SourceNotAllowedError: it names a place that the project may not read.
             CorpusUnreadableError: a file it names cannot be read.
             InsufficientResourcesError: the cluster is too small.
+            QuotaExceededError: the job alone is more than its owner or its project may run.
         """
         named = self.named(key, caller, project, _body(request))
         if (earlier := self.find(named, key)) is not None:
@@ -111,10 +125,18 @@ class Jobs:
             project: what it will belong to.
             fields: further fields of the job.
         """
-        check_capacity(spec, self._store.cluster_status())
+        if self._settings.check_capacity:
+            check_capacity(spec, at_its_largest(self._store.cluster_status(), self._settings))
+        owner = _principal(caller).owner
+        check_quotas(
+            spec,
+            read_quotas(self._settings, () if self._quotas is None else self._quotas.list_quotas()),
+            owner,
+            project,
+        )
         if self._settings.check_sources:
             self._look_at_sources(spec, project)
-        job = _new_job(spec, project=project, owner=_principal(caller).owner, **fields)
+        job = _new_job(spec, project=project, owner=owner, **fields)
         try:
             self._store.insert(job, named, caller.entry(action, job.job_id, project))
         except DuplicateKeyError:
@@ -267,6 +289,7 @@ def _new_job(spec: JobSpec, **fields: Any) -> Job:
         spec_json=spec_json,
         spec_sha256=hashlib.sha256(spec_json.encode()).hexdigest(),
         created_at=datetime.now(UTC),
+        demand=demand_of(spec),
         **fields,
     )
 

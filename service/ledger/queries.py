@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Select, String, and_, exists, false, or_, select, tuple_, union_all
+from sqlalchemy import Select, String, and_, exists, false, func, or_, select, tuple_, union_all
 from sqlalchemy.orm import aliased
 
 from service.interfaces import JobFilter
@@ -72,6 +72,21 @@ def queued_query() -> Select[Any]:
         JobRow.pause_requested_at.is_(None),
     )
     return query.order_by(JobRow.queue_rank, JobRow.created_at, JobRow.job_id)
+
+
+def queue_query(per_owner: int, limit: int) -> Select[Any]:
+    """The first of each owner's jobs that wait, by priority and age: so that nobody's thousand jobs hide another's."""
+    order = (JobRow.queue_rank, JobRow.created_at, JobRow.job_id)
+    waiting = (
+        queued_query()
+        .order_by(None)
+        .with_only_columns(
+            JobRow.job_id, func.row_number().over(partition_by=JobRow.owner, order_by=order).label("place")
+        )
+    )
+    places = waiting.subquery()
+    query = select(JobRow).join(places, places.c.job_id == JobRow.job_id).where(places.c.place <= per_owner)
+    return query.order_by(places.c.place, *order).limit(limit)
 
 
 def unsettled_query() -> Select[Any]:

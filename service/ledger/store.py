@@ -22,10 +22,16 @@ from service.ledger.access_store import audit_row
 from service.ledger.events import write_events
 from service.ledger.queries import page_query, queued_query, unsettled_query
 from service.ledger.tables import ClusterStatusRow, IdempotencyKeyRow, JobLabelRow, JobRow
+from service.queueing.demand import Demand
 from service.records import ClusterStatus, Job, JobFailure, JobLimits
 from service.states import ACTIVE_STATES, TERMINAL_STATES, JobState, can_move
 
-_DOCUMENTS: Mapping[str, type[BaseModel]] = {"progress": Progress, "result": JobResult, "failure": JobFailure}
+_DOCUMENTS: Mapping[str, type[BaseModel]] = {
+    "progress": Progress,
+    "result": JobResult,
+    "failure": JobFailure,
+    "demand": Demand,
+}
 _JOB_FIELDS = tuple(field.name for field in fields(Job))
 _TERMINAL = [state.value for state in TERMINAL_STATES]
 
@@ -85,18 +91,18 @@ class SqlJobStore:
         query = select(IdempotencyKeyRow, JobRow).join(JobRow, JobRow.job_id == IdempotencyKeyRow.job_id)
         with Session(self._engine) as session:
             found = session.execute(query.where(IdempotencyKeyRow.key == key)).first()
-            return None if found is None else (IdempotencyKey(found[0].key, found[0].body_sha256), _job(found[1]))
+            return None if found is None else (IdempotencyKey(found[0].key, found[0].body_sha256), job_of_row(found[1]))
 
     def get(self, job_id: str) -> Job | None:
         """One job."""
         with Session(self._engine) as session:
             row = session.get(JobRow, job_id)
-            return None if row is None else _job(row)
+            return None if row is None else job_of_row(row)
 
     def page(self, wanted: JobFilter) -> list[Job]:
         """Jobs, newest first."""
         with Session(self._engine) as session:
-            return [_job(row) for row in session.scalars(page_query(wanted))]
+            return [job_of_row(row) for row in session.scalars(page_query(wanted))]
 
     def request_cancel(self, job_id: str, at: datetime, audit: AuditEntry | None = None) -> Job | None:
         """Note that a job should stop, once and only if it is not over; the job as it then is. The row of the audit log
@@ -177,12 +183,12 @@ class SqlJobStore:
     def list_unsettled(self) -> list[Job]:
         """Jobs the reconciler must look at, oldest first."""
         with Session(self._engine) as session:
-            return [_job(row) for row in session.scalars(unsettled_query())]
+            return [job_of_row(row) for row in session.scalars(unsettled_query())]
 
     def list_queued(self, limit: int) -> list[Job]:
         """Jobs that wait, the highest priority first, of equals the oldest."""
         with Session(self._engine) as session:
-            return [_job(row) for row in session.scalars(queued_query().limit(limit))]
+            return [job_of_row(row) for row in session.scalars(queued_query().limit(limit))]
 
     def count_active(self) -> int:
         """Jobs that hold a place of `max_running_jobs`."""
@@ -284,7 +290,8 @@ def _insert_label(job_id: str, key: str, value: str) -> Insert:
     return insert(JobLabelRow).from_select(["job_id", "key", "value", "created_at"], known)
 
 
-def _job(row: JobRow) -> Job:
+def job_of_row(row: JobRow) -> Job:
+    """The job that a row is of."""
     values: dict[str, Any] = {name: getattr(row, name) for name in _JOB_FIELDS if name != "priority"}
     values["priority"] = -row.queue_rank
     values["state"] = JobState(row.state)

@@ -103,6 +103,15 @@ class JobRow(Base):
     starting_seconds: Mapped[float] = mapped_column(Float, server_default=text("0"))
     running_seconds: Mapped[float] = mapped_column(Float, server_default=text("0"))
     silent_seconds: Mapped[float] = mapped_column(Float, server_default=text("0"))
+    demand: Mapped[str | None] = mapped_column(Text)
+    queued_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    waiting_reason: Mapped[str | None] = mapped_column(String(40))
+    waiting_message: Mapped[str | None] = mapped_column(Text)
+    queue_position: Mapped[int | None] = mapped_column(Integer)
+    run_started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    preempted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    preempted_for: Mapped[str | None] = mapped_column(String(63))
+    num_preemptions: Mapped[int] = mapped_column(Integer, server_default=text("0"))
 
 
 class JobLabelRow(Base):
@@ -141,6 +150,9 @@ class ClusterStatusRow(Base):
     ray_error: Mapped[str | None] = mapped_column(Text)
     num_cpus: Mapped[float | None] = mapped_column(Float)
     num_gpus: Mapped[float | None] = mapped_column(Float)
+    free_cpus: Mapped[float | None] = mapped_column(Float)
+    free_gpus: Mapped[float | None] = mapped_column(Float)
+    resources_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class ProjectRow(Base):

@@ -100,6 +100,7 @@ def test_the_services_variables_are_settings_it_has_and_can_read(values: str, mo
     assert settings.database_url.startswith("postgresql+psycopg://electra@")
     assert "rel-electra-service.ns.svc" in settings.allowed_hosts
     assert settings.check_capacity is (values == "minimal")
+    assert settings.check_room is (values == "minimal")
 
 
 def test_probes_give_a_name_that_the_service_answers_to() -> None:

@@ -25,6 +25,7 @@ from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
+from service.ledger.queue_store import SqlQueueStore
 from service.ledger.store import SqlJobStore
 from service.ledger.webhook_store import SqlWebhookStore
 from service.predictions import Predictions
@@ -53,7 +54,7 @@ class AccessWorld:
         self.access = Access(self.settings, SqlAccessStore(self.engine), lambda: self.now, lambda: self.clock)
         self.desk = Desk(
             settings=self.settings,
-            jobs=Jobs(self.store, self.settings),
+            jobs=Jobs(self.store, self.settings, quotas=SqlQueueStore(self.engine)),
             logs=JobLogs(self.store, launcher, self.folders),
             kept_logs=KeptLogs(self.store, self.settings),
             predictions=Predictions(launcher, MemoryPredictionFolders(), self.settings),

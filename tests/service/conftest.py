@@ -21,6 +21,7 @@ from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
+from service.ledger.queue_store import SqlQueueStore
 from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
 from service.settings import Settings
@@ -114,7 +115,7 @@ def desk(
     """Without a reconciler: what the desk does by itself."""
     return Desk(
         settings=settings,
-        jobs=Jobs(store, settings),
+        jobs=Jobs(store, settings, quotas=SqlQueueStore(store._engine)),
         logs=JobLogs(store, launcher, folders),
         kept_logs=KeptLogs(store, settings),
         predictions=predictions,

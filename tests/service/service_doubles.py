@@ -28,6 +28,8 @@ from service.interfaces import (
 )
 from service.jobs.jobs import _new_job
 from service.launches import Launch
+from service.queueing.records import NodeRoom, QuotaException
+from service.queueing.shares import Usage
 from service.records import ClusterStatus, Job
 from service.states import ACTIVE_STATES, WAITING_STATES, JobState, can_move
 
@@ -61,6 +63,8 @@ class MemoryJobStore:
         self.keys: dict[str, tuple[IdempotencyKey, str]] = {}
         self.audit: list[AuditEntry] = []
         self.status: ClusterStatus | None = None
+        self.usages: dict[str, Usage] = {}
+        self.quotas: dict[tuple[str, str], QuotaException] = {}
         self._lock = threading.RLock()
 
     def insert(self, job: Job, key: IdempotencyKey | None = None, audit: AuditEntry | None = None) -> None:
@@ -326,6 +330,8 @@ class FakeLauncher:
         self.num_lost_answers = 0
         """Of so many submissions the client will not hear."""
         self.size: Capacity | None = Capacity(2, 0)
+        self.held = (0.0, 0.0)
+        """CPUs and GPUs that Ray says are held, on one node that is the cluster."""
 
     def submit(self, launch: Launch) -> None:
         self._check()
@@ -358,7 +364,10 @@ class FakeLauncher:
 
     def capacity(self) -> Capacity | None:
         self._check()
-        return self.size
+        if self.size is None:
+            return None
+        cpus, gpus = self.size.num_cpus, self.size.num_gpus
+        return replace(self.size, nodes=(NodeRoom(cpus, gpus, cpus - self.held[0], gpus - self.held[1]),))
 
     def close(self) -> None:
         pass

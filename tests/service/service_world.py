@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from queue_doubles import queue_of
 from service_doubles import Clock, FakeLauncher, Killer, MemoryFolders, MemoryJobStore, MemoryRuns, make_job
 
 from pipelines.specs.documents import JobResult
@@ -31,7 +32,8 @@ class World:
 
     def new_reconciler(self, killer: Killer) -> Reconciler:
         watched: list[Any] = [killer.watch(part) for part in (self.store, self.launcher, self.folders, self.runs)]
-        return Reconciler(*watched, settings=self.settings, now=self.clock)
+        queue: Any = killer.watch(queue_of(self.store))
+        return Reconciler(*watched, settings=self.settings, queue=queue, now=self.clock)
 
     def add(self, **changes: Any) -> str:
         job = make_job(**changes)

@@ -8,11 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
-from access_world import TINY, AccessWorld, keys_settings
+from access_world import ROOT, TINY, AccessWorld, keys_settings
 from fastapi.routing import APIRoute
 
 from service.app import create_app
 from service.http.rules import PUBLIC_PATHS, RULES, On
+from service.queueing.records import Quota
 from service.settings import Settings
 from service.states import JobState
 
@@ -28,6 +29,7 @@ BODIES: dict[str, Any] = {
     "/v1/keys": {"name": "k", "owner": "x", "project": "clinical"},
     "/v1/projects": {"name": "other"},
     "/v1/webhooks": {"url": "https://hooks.test/x", "project": "clinical"},
+    "/v1/quotas/{scope}/{name}": {"max_cpus": 4},
     "/v1/jobs/{job_id}": {"notes": "n"},
     "/v1/jobs/{job_id}/retry": {},
     "/v1/jobs/{job_id}/clone": {},
@@ -71,6 +73,11 @@ EXPECTED = {
     ("GET", "/v1/keys"):                           (401, 403, 403, 403, 200, 200, 200),
     ("POST", "/v1/keys"):                          (401, 403, 403, 403, 201, 404, 201),
     ("POST", "/v1/keys/{key_id}/revoke"):          (401, 404, 404, 404, 200, 404, 200),
+    ("GET", "/v1/queue"):                          (401, 200, 200, 200, 200, 200, 200),
+    ("GET", "/v1/quotas"):                         (401, 403, 403, 403, 403, 403, 200),
+    ("PUT", "/v1/quotas/{scope}/{name}"):          (401, 403, 403, 403, 403, 403, 200),
+    ("GET", "/v1/quotas/{scope}/{name}"):          (401, 403, 403, 403, 403, 403, 200),
+    ("DELETE", "/v1/quotas/{scope}/{name}"):       (401, 403, 403, 403, 403, 403, 204),
     ("GET", "/v1/audit"):                          (401, 403, 403, 403, 200, 200, 200),
     ("GET", "/v1/webhooks"):                       (401, 403, 403, 403, 200, 200, 200),
     ("POST", "/v1/webhooks"):                      (401, 403, 403, 403, 201, 404, 201),
@@ -147,9 +154,11 @@ async def test_route(world: AccessWorld, client: httpx.AsyncClient, method: str,
     job = world.job(**JOBS.get(path, {"kind": "search"}))
     victim = world.key("someone", "clinical", world.desk.access.store.list_keys(None, 1)[0].role)
     hook = world.failed_delivery() if "webhook_id" in path else {}
-    url = path.format(job_id=job.job_id, name="clinical--m", alias="newest", key_id=victim.split("_")[1], **hook)
+    world.desk.queue.set_quota("owner", "clinical--m", Quota(), ROOT)
+    parts = {"name": "clinical--m", "alias": "newest", "scope": "owners", "key_id": victim.split("_")[1]}
+    url = path.format(job_id=job.job_id, **parts, **hook)
     url = url.replace("clinical--m", "tiny") if "presets" in path else url
-    body = BODIES.get(path) if method in ("POST", "PATCH") else None
+    body = BODIES.get(path) if method in ("POST", "PUT", "PATCH") else None
     headers = world.bearer(None if who == "nobody" else who)
     answer = await client.request(method, url, json=body, headers=headers)
     assert answer.status_code == EXPECTED[method, path][WHO.index(who)], answer.text

@@ -149,7 +149,7 @@ def test_jobs_wait_for_a_ray_that_is_away(world: World) -> None:
     world.launcher.is_down = True
     job_id = world.add()
     world.rounds(5, seconds=60)
-    assert world[job_id].state is JobState.STARTING
+    assert (world[job_id].state, world[job_id].waiting_reason) == (JobState.QUEUED, "cluster_unknown")
     assert world.store.status is not None
     assert not world.store.status.is_ray_reachable
     world.launcher.is_down = False

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from queue_doubles import queue_of
 from service_doubles import FakeLauncher, MemoryFolders, MemoryRuns, make_job
 from sqlalchemy import Engine
 from test_lease import run_out
@@ -18,6 +19,7 @@ from service.dispatch.reconciler import Reconciler
 from service.feeds.interfaces import LeaseLostError
 from service.interfaces import AttemptState, AttemptStatus
 from service.ledger.lease import SqlLease
+from service.ledger.queue_store import SqlQueueStore
 from service.ledger.store import SqlJobStore
 from service.settings import Settings
 from service.states import JobState
@@ -33,7 +35,9 @@ class Replica:
         self.store = SqlJobStore(engine, guard=lease.guard)
         self.keeper = LeaseKeeper(lease, SECONDS)
         parts: list[Any] = [self.store, launcher, folders, MemoryRuns()]
-        self.reconciler = Reconciler(*parts, settings=settings, leadership=self.keeper)
+        self.reconciler = Reconciler(
+            *parts, settings=settings, queue=SqlQueueStore(engine, guard=lease.guard), leadership=self.keeper
+        )
 
     def round(self) -> bool:
         """As the loop makes it; whether it could."""
@@ -152,7 +156,7 @@ def test_what_another_replica_watches_is_not_counted_again(settings: Settings, e
 
     parts: list[Any] = [store, ray, MemoryFolders(), MemoryRuns()]
     quick = settings.model_copy(update={"reconcile_interval_seconds": 0.01})
-    reconciler = Reconciler(*parts, settings=quick, leadership=Turns(), now=lambda: moments[-1])
+    reconciler = Reconciler(*parts, settings=quick, queue=queue_of(store), leadership=Turns(), now=lambda: moments[-1])
     reconciler.start()
     try:
         assert is_over.wait(120)

@@ -1,0 +1,131 @@
+"""From rows to the plan of the queue, and back: what the plan is made from, and what is kept of it.
+
+All that matters is in rows. What is remembered here beside them, who held a place in the round before and when use was
+last added up, is forgotten without harm: for some seconds nothing is preempted, and some seconds of use do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+
+from service.interfaces import QueueStore
+from service.queueing.limits import read_quotas, read_rules
+from service.queueing.plan import make_plan
+from service.queueing.reckoning import demand_of_json
+from service.queueing.records import Active, Cluster, Plan, Waiting
+from service.queueing.room import Amount
+from service.queueing.shares import recent_share, with_use
+from service.records import Job
+from service.settings import Settings
+from service.states import JobState
+
+MAX_LOOKED_AT_PER_OWNER = 100
+MAX_LOOKED_AT = 2000
+SETTLE_SECONDS = 15.0
+"""After a job has left, Ray's figures are taken to be those of before: its report comes every five seconds."""
+ACCOUNT_SECONDS = 10.0
+"""Between two sums of what owners use."""
+MAX_GAP_SECONDS = 60.0
+"""A longer time was not watched: the process or the whole machine stood still."""
+
+
+class Admission:
+    """Makes the plan of each round."""
+
+    def __init__(self, queue: QueueStore, settings: Settings, now: Callable[[], datetime]) -> None:
+        self._queue = queue
+        self._settings = settings
+        self._now = now
+        self._half_life = timedelta(seconds=settings.fair_share_half_life_seconds)
+        self._held_places: frozenset[str] | None = None
+        self._left_at: datetime | None = None
+        self._accounted_at: datetime | None = None
+
+    def queued(self) -> list[Job]:
+        """Jobs to plan for."""
+        return self._queue.list_queue(MAX_LOOKED_AT_PER_OWNER, MAX_LOOKED_AT)
+
+    def active(self) -> list[Job]:
+        """Jobs that hold a place. To be called once a round: who holds one no more has left since the round before."""
+        jobs = self._queue.list_active()
+        places = frozenset(job.job_id for job in jobs)
+        if self._held_places is None or self._held_places - places:
+            self._left_at = self._now()
+        self._held_places = places
+        self._account(jobs)
+        return jobs
+
+    def plan(
+        self, queued: Sequence[Job], active: Sequence[Job], cluster: Cluster | None, backed_off: Collection[str]
+    ) -> Plan:
+        """What to do now; `backed_off` are left alone for a while."""
+        now = self._now()
+        whole = Amount() if cluster is None else Amount(cluster.num_cpus, cluster.num_gpus)
+        usages = self._queue.usages()
+        return make_plan(
+            [_waiting(job, job.job_id in backed_off) for job in queued],
+            [_active(job, self._settings, now) for job in active],
+            cluster,
+            read_quotas(self._settings, self._queue.list_quotas()),
+            {owner: recent_share(usage, now, self._half_life, whole) for owner, usage in usages.items()},
+            read_rules(self._settings),
+            now,
+            is_settled=self._left_at is None or now - self._left_at >= timedelta(seconds=SETTLE_SECONDS),
+        )
+
+    def keep_waits(self, plan: Plan, queued: Sequence[Job]) -> None:
+        """Write down why jobs wait, of those for which that has changed."""
+        before = {job.job_id: (job.waiting_reason, job.waiting_message, job.queue_position) for job in queued}
+        self._queue.save_waits(
+            [wait for wait in plan.waits if before[wait.job_id] != (wait.reason.value, wait.message, wait.position)]
+        )
+
+    def look_away(self) -> None:
+        """Another replica reconciles, and knows better."""
+        self._held_places = self._left_at = self._accounted_at = None
+
+    def _account(self, active: Sequence[Job]) -> None:
+        """Add up what owners have used since the last time."""
+        now = self._now()
+        if self._accounted_at is None:
+            self._accounted_at = now
+        seconds = (now - self._accounted_at).total_seconds()
+        if seconds < ACCOUNT_SECONDS:
+            return
+        held = [_active(job, self._settings, now) for job in active]
+        used = with_use(self._queue.usages(), held, min(seconds, MAX_GAP_SECONDS), now, self._half_life)
+        if used:
+            self._queue.save_usages(list(used.values()))
+        self._accounted_at = now
+
+
+def _waiting(job: Job, is_backed_off: bool) -> Waiting:
+    return Waiting(
+        job_id=job.job_id,
+        owner=job.owner,
+        project=job.project,
+        priority=job.priority,
+        demand=job.demand or demand_of_json(job.spec_json),
+        created_at=job.created_at,
+        queued_at=job.queued_at or job.created_at,
+        is_backed_off=is_backed_off,
+    )
+
+
+def _active(job: Job, settings: Settings, now: datetime) -> Active:
+    least_run = timedelta(seconds=settings.preemption_min_run_seconds)
+    has_run = job.run_started_at is not None and now - job.run_started_at >= least_run
+    has_spoken = job.progress is not None and job.progress.attempt == job.attempt
+    is_stopping = job.cancel_requested_at is not None or job.pause_requested_at is not None
+    return Active(
+        job_id=job.job_id,
+        owner=job.owner,
+        project=job.project,
+        priority=job.priority,
+        demand=job.demand or demand_of_json(job.spec_json),
+        is_seen=job.state is not JobState.STARTING and has_spoken,
+        is_leaving=job.state in (JobState.PAUSING, JobState.CANCELLING) or is_stopping,
+        is_preemptible=job.state is JobState.RUNNING and (not job.num_preemptions or has_run),
+        run_started_at=job.run_started_at,
+    )

@@ -1,0 +1,127 @@
+"""The queue as people see it, and quotas that administrators set. Rows only; the reconciler acts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from service.access.audit import Caller
+from service.errors import QuotaNotFoundError
+from service.interfaces import JobStore, QueueStore
+from service.queueing.limits import read_quotas
+from service.queueing.reckoning import demand_of_json
+from service.queueing.records import Quota, QuotaException, Quotas, Scope
+from service.queueing.room import Amount, amount_of
+from service.queueing.shares import dominant_share, recent_share
+from service.records import ClusterStatus, Job
+from service.settings import Settings
+
+MAX_SHOWN_PER_OWNER = 200
+MAX_SHOWN = 2000
+
+
+@dataclass(frozen=True)
+class OwnerShare:
+    """What one owner holds."""
+
+    owner: str
+    num_running_jobs: int
+    held: Amount
+    share: float
+    """The larger of the shares of the cluster's CPUs and GPUs that it holds now."""
+    recent_share: float
+    """The same of what it has used of late."""
+    quota: Quota
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """The queue at a moment."""
+
+    waiting: tuple[Job, ...]
+    """In the order in which they are looked at."""
+    running: tuple[Job, ...]
+    owners: tuple[OwnerShare, ...]
+    cluster: ClusterStatus | None
+
+
+class QueueView:
+    """What can be asked of the queue."""
+
+    def __init__(
+        self,
+        store: QueueStore,
+        jobs: JobStore,
+        settings: Settings,
+        wake: Callable[[], None] = lambda: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`wake` tells the reconciler that there is something to do."""
+        self._store = store
+        self._jobs = jobs
+        self._settings = settings
+        self._wake = wake
+        self._now = now
+
+    def show(self, visible: frozenset[str] | None) -> QueueState:
+        """The queue as far as it is of these projects; None for all. Owners are those of jobs that are shown, with all
+        that they hold.
+        """
+        waiting = sorted(self._store.list_queue(MAX_SHOWN_PER_OWNER, MAX_SHOWN), key=_place)
+        active = self._store.list_active()
+        cluster = self._jobs.cluster_status()
+        shown = [job for job in (*waiting, *active) if visible is None or job.project in visible]
+        shown_ids = {job.job_id for job in shown}
+        return QueueState(
+            waiting=tuple(job for job in waiting if job.job_id in shown_ids),
+            running=tuple(job for job in active if job.job_id in shown_ids),
+            owners=self._owners({job.owner for job in shown}, active, cluster),
+            cluster=cluster,
+        )
+
+    def quotas(self) -> tuple[Quotas, Sequence[QuotaException]]:
+        """What counts, and the exceptions with who has set them."""
+        exceptions = self._store.list_quotas()
+        return read_quotas(self._settings, exceptions), exceptions
+
+    def quota(self, scope: Scope, name: str) -> QuotaException:
+        """The quota of its own that an owner or a project has. Raises `QuotaNotFoundError`."""
+        found = self._store.find_quota(scope, name)
+        if found is None:
+            raise QuotaNotFoundError(scope, name)
+        return found
+
+    def set_quota(self, scope: Scope, name: str, quota: Quota, caller: Caller) -> QuotaException:
+        """Give an owner or a project a quota of its own. Jobs that run go on."""
+        assert caller.principal is not None
+        exception = QuotaException(scope, name, quota, self._now(), caller.principal.name)
+        project = name if scope == "project" else None
+        self._store.put_quota(exception, caller.entry("quota.set", f"{scope} {name}", project))
+        self._wake()
+        return exception
+
+    def remove_quota(self, scope: Scope, name: str, caller: Caller) -> None:
+        """Let the settings count again. Raises `QuotaNotFoundError`."""
+        project = name if scope == "project" else None
+        if not self._store.delete_quota(scope, name, caller.entry("quota.remove", f"{scope} {name}", project)):
+            raise QuotaNotFoundError(scope, name)
+        self._wake()
+
+    def _owners(self, owners: set[str], active: Sequence[Job], cluster: ClusterStatus | None) -> tuple[OwnerShare, ...]:
+        quotas, usages, now = self.quotas()[0], self._store.usages(), self._now()
+        half_life = timedelta(seconds=self._settings.fair_share_half_life_seconds)
+        whole = Amount() if cluster is None else Amount(cluster.num_cpus or 0.0, cluster.num_gpus or 0.0)
+        shares = []
+        for owner in sorted(owners):
+            demands = [job.demand or demand_of_json(job.spec_json) for job in active if job.owner == owner]
+            held = sum((amount_of(demand) for demand in demands), Amount())
+            recent = recent_share(usages[owner], now, half_life, whole) if owner in usages else 0.0
+            quota = quotas.owners.get(owner, quotas.of_owners)
+            shares.append(OwnerShare(owner, len(demands), held, dominant_share(held, whole), recent, quota))
+        return tuple(shares)
+
+
+def _place(job: Job) -> tuple[float, int, datetime, str]:
+    position = float("inf") if job.queue_position is None else float(job.queue_position)
+    return position, -job.priority, job.created_at, job.job_id

@@ -1,0 +1,240 @@
+"""The queue at work: the real reconciler on the real store, of both databases, with a Ray of the test's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from service_doubles import Killed, Killer
+from service_world import World
+from sqlalchemy import Engine
+
+from pipelines.specs.documents import Control
+from service.access.audit import local_caller
+from service.interfaces import AttemptState, Capacity
+from service.ledger.queue_store import SqlQueueStore
+from service.ledger.store import SqlJobStore
+from service.queueing.demand import Demand
+from service.queueing.records import Quota, QuotaException
+from service.settings import Settings
+from service.states import JobState
+
+MakeWorld = Callable[..., World]
+
+
+@pytest.fixture
+def make_world(settings: Settings, engine: Engine) -> MakeWorld:
+    """A service that runs up to 10 jobs on 4 CPUs, unless set otherwise."""
+
+    def make(**changes: Any) -> World:
+        given = settings.model_copy(update={"max_running_jobs": 10, **changes})
+        world = World(given, store=SqlJobStore(engine))  # type: ignore[arg-type]
+        world.launcher.size = Capacity(4, 0)
+        return world
+
+    return make
+
+
+def submit(world: World, cpus: float = 1, owner: str = "ada", **fields: Any) -> str:
+    """A job of one worker that comes now."""
+    return world.add(created_at=world.clock(), demand=Demand(cpus_per_worker=cpus), owner=owner, **fields)
+
+
+def states(world: World, *job_ids: str) -> list[str]:
+    return [world[job_id].state.value for job_id in job_ids]
+
+
+def why(world: World, job_id: str) -> str | None:
+    return world[job_id].waiting_reason
+
+
+def preempt(world: World) -> tuple[str, str]:
+    """A job that is pausing, and the one of higher priority that it makes room for."""
+    low = submit(world, 3)
+    world.rounds(3, seconds=10)
+    urgent = submit(world, 3, owner="ben", priority=9)
+    world.rounds(2, seconds=10)
+    assert world[low].state is JobState.PAUSING
+    return low, urgent
+
+
+def test_jobs_run_side_by_side_as_far_as_there_is_room(make_world: MakeWorld) -> None:
+    world = make_world()
+    first, second, third = submit(world, 2), submit(world, 2), submit(world, 2)
+    world.rounds()
+    assert states(world, first, second, third) == ["RUNNING", "RUNNING", "QUEUED"]
+    assert (why(world, third), world[third].queue_position) == ("cluster_busy", 1)
+    world.end(first, "SUCCEEDED", AttemptState.SUCCEEDED)
+    world.rounds()
+    assert (world[third].state, why(world, third)) == (JobState.RUNNING, None)
+
+
+def test_what_others_hold_on_the_cluster_counts(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.launcher.held = (3.0, 0.0)
+    job_id = submit(world, 2)
+    world.rounds()
+    assert why(world, job_id) == "cluster_busy"
+    world.launcher.held = (2.0, 0.0)
+    world.rounds()
+    assert world[job_id].state is JobState.RUNNING
+
+
+def test_a_job_that_never_fits_waits_until_the_cluster_is_larger(make_world: MakeWorld) -> None:
+    world = make_world()
+    job_id = submit(world, 5)
+    world.rounds()
+    assert why(world, job_id) == "cluster_too_small"
+    world.launcher.size = Capacity(8, 0)
+    world.rounds()
+    assert world[job_id].state is JobState.RUNNING
+
+
+def test_a_cluster_that_grows_is_as_large_as_it_can_be(make_world: MakeWorld) -> None:
+    world = make_world(cluster_max_cpus=6.0)
+    large = world.add(created_at=world.clock(), demand=Demand(num_workers=5, group_workers=5))
+    more = submit(world, 2)
+    world.rounds()
+    assert (world[large].state, why(world, more)) == (JobState.RUNNING, "cluster_busy")
+
+
+def test_while_ray_says_nothing_nothing_starts(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.launcher.size = None
+    job_id = submit(world)
+    world.rounds()
+    assert why(world, job_id) == "cluster_unknown"
+    unseen = make_world(check_room=False)
+    unseen.launcher.size = None
+    unseen.rounds()
+    assert unseen[job_id].state is JobState.RUNNING
+
+
+def test_quotas_of_the_settings_and_of_administrators(make_world: MakeWorld, engine: Engine) -> None:
+    world = make_world(quota_owner_running_jobs=1)
+    jobs = [submit(world), submit(world), submit(world, owner="ben"), submit(world, owner="ben")]
+    exception = QuotaException("owner", "ben", Quota(max_cpus=2), world.clock(), "root")
+    SqlQueueStore(engine).put_quota(exception, local_caller().entry("quota.set", "owner ben", None))
+    world.rounds()
+    assert states(world, *jobs) == ["RUNNING", "QUEUED", "RUNNING", "RUNNING"]
+    assert why(world, jobs[1]) == "quota_running_jobs"
+
+
+def test_who_has_run_much_of_late_waits_and_a_restart_forgets_nothing(make_world: MakeWorld) -> None:
+    world = make_world(max_running_jobs=1)
+    first = submit(world)
+    world.rounds(20, seconds=30)
+    again, other = submit(world), submit(world, owner="ben")
+    world.end(first, "SUCCEEDED", AttemptState.SUCCEEDED)
+    world.restart()
+    world.rounds()
+    assert states(world, again, other) == ["QUEUED", "RUNNING"]
+
+
+def test_what_was_used_fades(make_world: MakeWorld, engine: Engine) -> None:
+    world = make_world(fair_share_half_life_seconds=60.0)
+    job_id = submit(world, 2)
+    world.rounds(31, seconds=10)
+    used = SqlQueueStore(engine).usages()["ada"]
+    assert used.cpu_seconds <= 2 * 60 / math.log(2) + 1e-6
+    assert used.at(world.clock() + timedelta(seconds=60), timedelta(seconds=60)).cpu_seconds <= used.cpu_seconds / 2
+    assert world[job_id].state is JobState.RUNNING
+
+
+def test_an_urgent_job_has_a_lower_one_pause_which_comes_back_by_itself(make_world: MakeWorld) -> None:
+    world = make_world()
+    low, urgent = preempt(world)
+    assert world.folders.controls[low] == Control(action="cancel", then="pause", attempt=1)
+    assert (world[low].preempted_for, world[low].num_preemptions, why(world, urgent)) == (urgent, 1, "cluster_busy")
+    world.end(low, "PAUSED", AttemptState.SUCCEEDED)
+    world.rounds(3, seconds=2)
+    assert states(world, low, urgent) == ["QUEUED", "RUNNING"]
+    world.end(urgent, "SUCCEEDED", AttemptState.SUCCEEDED)
+    world.rounds(3, seconds=2)
+    assert (world[low].state, world[low].attempt, world[low].num_failures) == (JobState.RUNNING, 2, 0)
+    assert world.folders.controls[low] == Control()
+
+
+def test_room_that_is_being_made_is_given_to_no_other(make_world: MakeWorld) -> None:
+    world = make_world()
+    low, urgent = preempt(world)
+    small = submit(world, 1, owner="eve")
+    world.rounds(2, seconds=2)
+    assert (world[low].state, why(world, small)) == (JobState.PAUSING, "behind")
+    world.end(low, "PAUSED", AttemptState.SUCCEEDED)
+    world.rounds(3, seconds=2)
+    assert states(world, urgent, small) == ["RUNNING", "RUNNING"]
+
+
+def test_a_person_who_pauses_a_preempted_job_keeps_it_paused(make_world: MakeWorld) -> None:
+    world = make_world()
+    low, _ = preempt(world)
+    world.pause(low)
+    world.end(low, "PAUSED", AttemptState.SUCCEEDED)
+    world.rounds(5, seconds=2)
+    assert world[low].state is JobState.PAUSED
+    world.resume(low)
+    world.rounds(1)
+    assert (world[low].state, world[low].queued_at) == (JobState.QUEUED, world.clock())
+
+
+def test_a_preempted_job_that_runs_again_is_left_alone_for_a_while(make_world: MakeWorld) -> None:
+    world = make_world()
+    low, urgent = preempt(world)
+    world.end(low, "PAUSED", AttemptState.SUCCEEDED)
+    world.rounds(3, seconds=2)
+    world.end(urgent, "SUCCEEDED", AttemptState.SUCCEEDED)
+    world.rounds(3, seconds=10)
+    another = submit(world, 3, owner="ben", priority=9)
+    world.rounds(3, seconds=10)
+    assert states(world, low, another) == ["RUNNING", "QUEUED"]
+    world.rounds(2, seconds=world.settings.preemption_min_run_seconds)
+    assert world[low].state is JobState.PAUSING
+
+
+def test_room_is_kept_for_who_has_waited_long_and_a_restart_forgets_nothing(make_world: MakeWorld) -> None:
+    world = make_world(preemption=False)
+    submit(world, 2)
+    world.rounds()
+    large = submit(world, 4, owner="ben")
+    world.rounds(2, seconds=world.settings.reservation_seconds)
+    world.restart()
+    small = submit(world, 1, owner="eve", priority=-1)
+    world.rounds()
+    assert (why(world, large), why(world, small)) == ("cluster_busy", "behind")
+
+
+def test_of_each_owner_some_are_looked_at(make_world: MakeWorld, engine: Engine) -> None:
+    world = make_world()
+    for _ in range(5):
+        submit(world, owner="ada")
+        world.clock.pass_seconds(1)
+    late = submit(world, owner="ben")
+    found = SqlQueueStore(engine).list_queue(per_owner=2, limit=100)
+    assert [job.owner for job in found] == ["ada", "ben", "ada"]
+    assert late == found[1].job_id
+
+
+@pytest.mark.parametrize("dies_at", range(0, 60, 7))
+def test_kill_9_in_the_middle_of_a_preemption_changes_nothing(settings: Settings, dies_at: int) -> None:
+    """In memory, where it is fast; the queue's own calls are points to die at, too."""
+    world = World(settings.model_copy(update={"max_running_jobs": 10}))
+    world.launcher.size = Capacity(4, 0)
+    low = submit(world, 3)
+    world.rounds(4, seconds=10)
+    urgent = submit(world, 3, owner="ben", priority=9)
+    world.reconciler = world.new_reconciler(Killer(dies_at))
+    for _ in range(30):
+        try:
+            world.rounds(1, seconds=10)
+        except Killed:
+            world.restart()
+        if world[low].state is JobState.PAUSING and world[low].num_preemptions:
+            world.end(low, "PAUSED", AttemptState.SUCCEEDED)
+        if world[urgent].state is JobState.RUNNING:
+            world.end(urgent, "SUCCEEDED", AttemptState.SUCCEEDED)
+    assert (world[urgent].state, world[low].state, world[low].attempt) == (JobState.SUCCEEDED, JobState.RUNNING, 2)
+    assert world.launcher.submitted == [f"{low}-a1", f"{urgent}-a1", f"{low}-a2"]
