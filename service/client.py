@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from service.client_life import LifeCalls
 from service.client_life import segment as _segment
 from service.client_logs import LogCalls
 from service.client_logs import LogLine as LogLine
+from service.client_shelf import ShelfCalls
 from service.credentials import CredentialsError, read_api_key
 from service.event_client import EventStream, FollowedEvent, follow_stream
 from service.http.schemas import Health, JobDetail, JobPage, JobPublic, Preset, PresetList, Problem, TrialPage
@@ -45,7 +47,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Checked = TypeVar("Checked")
 
 
-class ElectraClient(LifeCalls, LogCalls, AccessCalls):
+class ElectraClient(LifeCalls, LogCalls, AccessCalls, ShelfCalls):
     """The service at one address. Calls that change nothing twice are repeated when the connection fails.
 
     Raises from every method:
@@ -263,6 +265,17 @@ class ElectraClient(LifeCalls, LogCalls, AccessCalls):
                     answer.read()
                     self._refuse(answer)
                 yield from parse_events(stream_lines(answer.iter_text()))
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+
+    @contextmanager
+    def _stream_bytes(self, path: str) -> Iterator[httpx.Response]:
+        try:
+            with self._http.stream("GET", path) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    self._refuse(answer)
+                yield answer
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
 

@@ -28,9 +28,13 @@ from service.ledger.database import make_engine, upgrade_database
 from service.ledger.events import SqlEventStore
 from service.ledger.health import SqlLedgerHealth
 from service.ledger.lease import SqlLease
+from service.ledger.locks import SqlLocks
 from service.ledger.store import SqlJobStore
+from service.ledger.usage import SqlUsageStore
 from service.predictions import Predictions
 from service.settings import Settings
+from service.shelf.mlflow_registry import MlflowRegistry
+from service.shelf.shelf import make_shelf
 
 
 @contextmanager
@@ -48,6 +52,7 @@ def running(settings: Settings) -> Iterator[Desk]:
             closing(RayLauncher(settings)) as launcher,
             closing(RayLauncher(settings)) as desk_launcher,
             closing(MlflowRuns(settings)) as runs,
+            closing(MlflowRegistry(settings)) as registry,
             closing(Predictions(desk_launcher, StoredPredictionFolders(settings), settings)) as predictions,
         ):
             lease = SqlLease(engine, settings.lease_seconds)
@@ -87,6 +92,7 @@ def running(settings: Settings) -> Iterator[Desk]:
             reconciler.start()
             # Beside the start: a storage that is slow or away must not hold it up.
             threading.Thread(target=predictions.delete_left_behind, name="left-behind", daemon=True).start()
+            access = Access(settings, SqlAccessStore(engine))
             try:
                 yield Desk(
                     settings=settings,
@@ -98,7 +104,16 @@ def running(settings: Settings) -> Iterator[Desk]:
                     events=events,
                     health=ServiceHealth(ledger, store, settings),
                     metrics=metrics,
-                    access=Access(settings, SqlAccessStore(engine)),
+                    access=access,
+                    shelf=make_shelf(
+                        settings,
+                        jobs=store,
+                        folders=folders,
+                        registry=registry,
+                        locks=SqlLocks(engine),
+                        usage=SqlUsageStore(engine),
+                        record=access.store.record,
+                    ),
                 )
             finally:
                 events.close()

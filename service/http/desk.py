@@ -17,6 +17,7 @@ from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.predictions import Predictions
 from service.settings import Settings
+from service.shelf.shelf import Shelf
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Desk:
     health: ServiceHealth
     metrics: ServiceMetrics
     access: Access
+    shelf: Shelf
 
 
 def _desk(request: Request) -> Desk:
@@ -81,6 +83,10 @@ def _access(desk: Annotated[Desk, Depends(_desk)]) -> Access:
     return desk.access
 
 
+def _shelf(desk: Annotated[Desk, Depends(_desk)]) -> Shelf:
+    return desk.shelf
+
+
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 LogsDep = Annotated[JobLogs, Depends(_logs)]
 KeptLogsDep = Annotated[KeptLogs, Depends(_kept_logs)]
@@ -91,3 +97,4 @@ HealthDep = Annotated[ServiceHealth, Depends(_health)]
 MetricsDep = Annotated[ServiceMetrics, Depends(_metrics)]
 SettingsDep = Annotated[Settings, Depends(_settings)]
 AccessDep = Annotated[Access, Depends(_access)]
+ShelfDep = Annotated[Shelf, Depends(_shelf)]

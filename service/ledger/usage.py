@@ -131,7 +131,9 @@ class SqlUsageStore:
         query = select(JobAttemptRow).where(JobAttemptRow.job_id == job_id).order_by(JobAttemptRow.attempt)
         with Session(self._engine) as session:
             return [
-                AttemptTimes(row.attempt, _moment(row.started_ms), None if row.ended_ms is None else _moment(row.ended_ms))
+                AttemptTimes(
+                    row.attempt, _moment(row.started_ms), None if row.ended_ms is None else _moment(row.ended_ms)
+                )
                 for row in session.scalars(query)
             ]
 

@@ -69,9 +69,9 @@ def _attempt(row: Any, now_ms: int) -> dict[str, Any]:
     ran = int((row.running_seconds or 0.0) * 1000)
     if not ran and row.finished_at is not None:
         ran = int((row.finished_at - row.started_at).total_seconds() * 1000)
-    times = {"started_ms": started, "ended_ms": started + max(1, ran)}
+    times: dict[str, int | None] = {"started_ms": started, "ended_ms": started + max(1, ran)}
     if row.state in ("RUNNING", "PAUSING", "CANCELLING"):
-        times = {"started_ms": now_ms - ran, "ended_ms": None}
+        times: dict[str, int | None] = {"started_ms": now_ms - ran, "ended_ms": None}
     return {"job_id": row.job_id, "attempt": max(1, row.attempt), **times}
 
 
