@@ -19,6 +19,7 @@ from pipelines.specs.documents import JobResult
 from pipelines.specs.parsing import dump_spec, resolve_spec
 from pipelines.storage.lease import lease
 from pipelines.storage.uses import note_use
+from service.interfaces import JobFilter
 from service.ledger.locks import SqlLocks
 from service.ledger.store import SqlJobStore
 from service.records import Job
@@ -111,16 +112,11 @@ async def test_an_unused_corpus_goes_but_for_its_notes_and_sources(shelf: Shelf)
     found = await shelf.clean(**ONLY_CORPORA)
     assert [(item["outcome"], item["path"]) for item in found["items"]] == [("deleted", f"corpora/{DIGEST}")]
     left = {path.name for path in manifest.parent.rglob("*") if path.is_file()}
-    assert left == {"sources.json", *(f"{job.job_id}.json" for job in shelf.store.page(everything()))}
+    assert left == {"sources.json", *(f"{job.job_id}.json" for job in shelf.store.page(JobFilter()))}
     assert (await shelf.clean(**ONLY_CORPORA))["items"] == []
-    (entry,) = (await shelf.client.get("/v1/audit?action=clean")).json()["items"]
-    assert (entry["object"], entry["outcome"].startswith("done: ")) == ("1 corpus", True)
-
-
-def everything() -> Any:
-    from service.interfaces import JobFilter
-
-    return JobFilter(is_archived=None)
+    log = (await shelf.client.get("/v1/audit?action=clean")).json()["items"]
+    assert [entry["object"] for entry in log] == ["nothing", "1 corpus"]
+    assert log[1]["outcome"] == f"done: {found['deleted_bytes']} bytes"
 
 
 async def test_a_corpus_stays_that_was_used_lately(shelf: Shelf) -> None:

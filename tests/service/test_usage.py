@@ -156,8 +156,8 @@ def test_an_attempt_that_follows_a_lost_one_is_another(
 
 
 def test_what_a_job_holds_is_what_its_spec_asks_for() -> None:
-    spec = resolve_spec({"kind": "pretrain", "preset": "tiny", "compute": {"num_workers": 3, "cpus_per_worker": 0.5}})
-    assert resources_of(spec.model_dump_json()).num_millicpus == 1500
+    spec = resolve_spec({"kind": "pretrain", "preset": "tiny", "compute": {"num_workers": 4, "cpus_per_worker": 0.5}})
+    assert resources_of(spec.model_dump_json()).num_millicpus == 2000
     objective = {"type": "fixed_corruption"}
     base = {"preset": "tiny", "compute": {"num_workers": 1, "gpus_per_worker": 1}}
     document = {"kind": "search", "preset": "lambda", "base": base, "objective": objective, "budget": {"flops": 4e12}}

@@ -71,7 +71,7 @@ def _attempt(row: Any, now_ms: int) -> dict[str, Any]:
         ran = int((row.finished_at - row.started_at).total_seconds() * 1000)
     times: dict[str, int | None] = {"started_ms": started, "ended_ms": started + max(1, ran)}
     if row.state in ("RUNNING", "PAUSING", "CANCELLING"):
-        times: dict[str, int | None] = {"started_ms": now_ms - ran, "ended_ms": None}
+        times = {"started_ms": now_ms - ran, "ended_ms": None}
     return {"job_id": row.job_id, "attempt": max(1, row.attempt), **times}
 
 
