@@ -9,7 +9,6 @@ from pydantic import AwareDatetime, Field
 
 from service.access.principals import ProjectName
 from service.http.schemas import Answer, Request
-from service.jobs.namespaces import project_of
 from service.shelf.lineage_records import Lineage
 from service.shelf.registry import NETWORK_TAG, RegisteredModel, RegisteredVersion
 from service.states import JobState
@@ -65,6 +64,8 @@ class ModelPublic(Answer):
     @classmethod
     def from_model(cls, model: RegisteredModel) -> ModelPublic:
         """The public view."""
+        from service.jobs.namespaces import project_of  # all words of specs come with it, and a client needs none
+
         values = {name: getattr(model, name) for name in cls.model_fields if name not in ("project", "aliases")}
         return cls(**values, project=project_of(model.name), aliases=dict(sorted(model.aliases.items())))
 

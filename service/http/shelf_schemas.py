@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
 from service.access.principals import ProjectName
 from service.http.schemas import Answer, Request
 from service.shelf.clean_records import Cleaned, CleanedItem, CleanedKind, CleanWish, Outcome
-from service.shelf.corpora import StoredCorpus
 from service.shelf.usage import Dimension, Usage
 from service.states import JobState
+
+if TYPE_CHECKING:
+    from service.shelf.corpora import StoredCorpus  # reads storage: a client needs none of it
 
 Days = Annotated[float, Field(ge=0, le=36_600, allow_inf_nan=False)]
 

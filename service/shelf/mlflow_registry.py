@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from service.errors import InvalidCursorError, RegistryUnavailableError
+from service.errors import InvalidCursorError, ModelNotFoundError, RegistryUnavailableError
 from service.settings import Settings
 from service.shelf.registry import RegisteredModel, RegisteredVersion
 
@@ -49,7 +49,9 @@ class MlflowRegistry:
 
     def set_alias(self, name: str, alias: str, version: int) -> None:
         """Let an alias name a version."""
-        self._ask("POST", "registered-models/alias", {"name": name, "alias": alias, "version": str(version)})
+        words = {"name": name, "alias": alias, "version": str(version)}
+        if self._ask("POST", "registered-models/alias", words) is None:
+            raise ModelNotFoundError(f"Model {name!r} has no version {version}.")
 
     def delete_alias(self, name: str, alias: str) -> None:
         """Let an alias name nothing."""

@@ -57,7 +57,7 @@ class Registry(Protocol):
         """One version."""
 
     def set_alias(self, name: str, alias: str, version: int) -> None:
-        """Let an alias name a version."""
+        """Let an alias name a version. Raises `ModelNotFoundError` where it is not there."""
 
     def delete_alias(self, name: str, alias: str) -> None:
         """Let an alias name nothing."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines import storage
 from pipelines.corpus.described import MAX_FILES, describe_sources
 from pipelines.corpus.sources import take_inventory
 from pipelines.specs.corpus import CorpusSpec
@@ -26,6 +27,17 @@ def test_an_artifact_is_complete_by_its_manifest_alone(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     found = look_at(str(tmp_path))
     assert (found.completed_at is not None, found.size_bytes) == (True, 7)
+
+
+def test_an_object_store_tells_the_same(bucket: str) -> None:
+    uri = f"{bucket}/uses-test/ab"
+    assert look_at(uri).files == ()
+    note_use(uri, "pt-1-a1")
+    storage.write_bytes(f"{uri}/source-000/a.bin", b"12345")
+    storage.write_bytes(f"{uri}/manifest.json", b"{}")
+    found = look_at(uri)
+    assert [file.path for file in found.files] == ["manifest.json", "source-000/a.bin", "uses/pt-1.json"]
+    assert (set(found.uses), found.size_bytes, found.completed_at is not None) == ({"pt-1"}, 7, True)
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from pipelines.specs.documents import JobResult
 from pipelines.storage.artifacts import PreparedCorpus, Shard, SpecialTokenIds
 from pipelines.storage.uses import note_use
-from service.errors import InvalidCursorError, RegistryUnavailableError
+from service.errors import InvalidCursorError, ModelNotFoundError, RegistryUnavailableError
 from service.interfaces import JobFolders, JobStore
 from service.ledger.access_store import SqlAccessStore
 from service.ledger.locks import SqlLocks
@@ -65,6 +65,8 @@ class MemoryRegistry:
 
     def set_alias(self, name: str, alias: str, version: int) -> None:
         self._check()
+        if (name, version) not in self.versions:
+            raise ModelNotFoundError(f"Model {name!r} has no version {version}.")
         model = self.models[name]
         self.models[name] = replace(model, aliases={**model.aliases, alias: version})
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from service_shelf import MemoryRegistry
 
-from service.errors import InvalidCursorError, RegistryUnavailableError
+from service.errors import InvalidCursorError, ModelNotFoundError, RegistryUnavailableError
 from service.local.ports import claim_port
 from service.settings import Settings
 from service.shelf.mlflow_registry import MlflowRegistry
@@ -65,7 +65,7 @@ def fill(url: str) -> None:
             http.post("/registered-models/create", json={"name": name}).raise_for_status()
         for _ in range(3):
             tags = [{"key": JOB_TAG, "value": "pt-1"}]
-            body = {"name": "plain", "source": "mlflow-artifacts:/x", "tags": tags, "description": "card"}
+            body = {"name": "plain", "source": "s3://models/plain", "tags": tags, "description": "card"}
             http.post("/model-versions/create", json=body).raise_for_status()
 
 
@@ -123,6 +123,12 @@ def test_aliases_move_and_go(any_registry: Registry) -> None:
     any_registry.set_alias("plain", "champion", 2)
     assert aliases(any_registry) == {"champion": 2}
     any_registry.delete_alias("plain", "champion")
+    assert aliases(any_registry) == {}
+
+
+def test_an_alias_of_no_version_is_refused(any_registry: Registry) -> None:
+    with pytest.raises(ModelNotFoundError):
+        any_registry.set_alias("plain", "champion", 99)
     assert aliases(any_registry) == {}
 
 

@@ -19,7 +19,7 @@ from service.states import JobState
 pytestmark = pytest.mark.anyio
 
 DAY = "from=2026-01-01&to=2026-01-02"
-"""Two hours of each of three jobs, one worker of one CPU each."""
+"""Two hours of each of three jobs on two CPUs."""
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ async def keyed(world: AccessWorld) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.mark.parametrize(
     ("who", "expected"),
     [
-        ("viewer", {("clinical", "ada"): 2.0, ("clinical", "ben"): 2.0}),
-        ("eve", {("law", "eve"): 2.0}),
-        ("root", {("clinical", "ada"): 2.0, ("clinical", "ben"): 2.0, ("law", "eve"): 2.0}),
+        ("viewer", {("clinical", "ada"): 4.0, ("clinical", "ben"): 4.0}),
+        ("eve", {("law", "eve"): 4.0}),
+        ("root", {("clinical", "ada"): 4.0, ("clinical", "ben"): 4.0, ("law", "eve"): 4.0}),
     ],
 )
 async def test_each_sees_their_projects(
@@ -75,13 +75,13 @@ async def test_csv_has_the_same_figures(keyed: httpx.AsyncClient, world: AccessW
     answer = await keyed.get(f"/v1/usage?{DAY}&group_by=owner&format=csv", headers=world.bearer("root"))
     assert answer.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [(row["owner"], float(row["cpu_hours"])) for row in rows] == [("ada", 2.0), ("ben", 2.0), ("eve", 2.0)]
+    assert [(row["owner"], float(row["cpu_hours"])) for row in rows] == [("ada", 4.0), ("ben", 4.0), ("eve", 4.0)]
 
 
 async def test_moments_cut_as_days_do(keyed: httpx.AsyncClient, world: AccessWorld) -> None:
     window = {"from": "2026-01-01T01:00:00+00:00", "to": "2026-01-01T04:00:00+01:00"}
     report = (await keyed.get("/v1/usage", params=window, headers=world.bearer("root"))).json()
-    assert (report["total"]["cpu_hours"], report["total"]["jobs"]) == (2.0, 1)
+    assert (report["total"]["cpu_hours"], report["total"]["jobs"]) == (4.0, 1)
 
 
 async def test_the_last_thirty_days_are_meant_where_nothing_is_said(
