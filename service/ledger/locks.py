@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from service.ledger.feed_tables import LeaseRow
@@ -42,8 +42,9 @@ class SqlLocks:
             lease.release()
 
     def _make(self, row: str) -> None:
-        try:
-            with self._engine.begin() as connection:
-                connection.execute(insert(LeaseRow).values(name=row, holder="", token=0, expires_at=0.0))
-        except IntegrityError:
-            pass  # it is there
+        with self._engine.connect() as connection:
+            if connection.scalar(select(LeaseRow.name).where(LeaseRow.name == row)) is not None:
+                return
+        # Another may make it at this moment, which is as well.
+        with suppress(IntegrityError), self._engine.begin() as connection:
+            connection.execute(insert(LeaseRow).values(name=row, holder="", token=0, expires_at=0.0))

@@ -11,22 +11,25 @@ from pipelines.storage.artifacts import MANIFEST_FILE
 from pipelines.storage.uses import StoredFile, list_files
 from service.errors import RegistryUnavailableError
 from service.records import Job
-from service.shelf.clean_records import CleanedItem
+from service.shelf.clean_records import CleanedItem, CleanedKind
+from service.shelf.registry import RegisteredVersion
 from service.shelf.sweeping import Candidate, Sweeper
 
 _CHECKPOINT = re.compile(r"step_([0-9]+)")
 _MARKERS = ("evaluation.json", RESULT_FILE, MANIFEST_FILE, "config.json")
 """Files by which something in a job's folder is complete."""
 
-HasVersion = Callable[[str, int], bool]
+_CHECKPOINT_KIND: CleanedKind = "checkpoint"
+
+MadeBy = Callable[[Job], RegisteredVersion | None]
 
 
-def clean_jobs(sweeper: Sweeper, has_version: HasVersion) -> Iterator[CleanedItem]:
+def clean_jobs(sweeper: Sweeper, made_by: MadeBy) -> Iterator[CleanedItem]:
     """Delete folders of archived jobs, and old checkpoints of the other jobs that are over.
 
     Args:
         sweeper: knows the rules.
-        has_version: whether a version of a model is registered; may raise `RegistryUnavailableError`.
+        made_by: a registered version that a job has made; may raise `RegistryUnavailableError`.
 
     Raises:
         StorageError: the storage cannot be listed.
@@ -37,7 +40,7 @@ def clean_jobs(sweeper: Sweeper, has_version: HasVersion) -> Iterator[CleanedIte
         if job is None or not job.state.is_terminal:
             continue  # of a job that is not over, and of one we do not know, nothing is looked at
         if wish.archived_jobs_days is not None and job.is_archived:
-            item = _clean_folder(sweeper, job, wish.archived_jobs_days, has_version)
+            item = _clean_folder(sweeper, job, wish.archived_jobs_days, made_by)
             yield item
             if item.outcome in ("deleted", "would_delete"):
                 continue
@@ -45,14 +48,14 @@ def clean_jobs(sweeper: Sweeper, has_version: HasVersion) -> Iterator[CleanedIte
             yield from _clean_checkpoints(sweeper, job, wish.checkpoints_to_keep)
 
 
-def _clean_folder(sweeper: Sweeper, job: Job, days: float, has_version: HasVersion) -> CleanedItem:
+def _clean_folder(sweeper: Sweeper, job: Job, days: float, made_by: MadeBy) -> CleanedItem:
     path = f"jobs/{job.job_id}"
     files = list_files(sweeper.uri(path))
     size = sum(file.size_bytes for file in files)
     ended = job.finished_at or job.created_at
     if sweeper.now - ended < timedelta(days=days):
         return sweeper.kept("job_folder", path, size, f"the job ended on {ended:%Y-%m-%d}")
-    reason = _still_registered(job, has_version)
+    reason = _still_registered(job, made_by)
     if reason is not None:
         return sweeper.kept("job_folder", path, size, reason)
     markers = tuple(file.path for file in files if file.path.rpartition("/")[2] in _MARKERS)
@@ -62,20 +65,18 @@ def _clean_folder(sweeper: Sweeper, job: Job, days: float, has_version: HasVersi
         now = sweeper.store.get(job.job_id)
         if now is None or not now.is_archived:
             return "the job is no longer archived"
-        return sweeper.needs().of_job(job.job_id) or _still_registered(job, has_version)
+        return sweeper.needs().of_job(job.job_id) or _still_registered(job, made_by)
 
     return sweeper.sweep(candidate, need)
 
 
-def _still_registered(job: Job, has_version: HasVersion) -> str | None:
+def _still_registered(job: Job, made_by: MadeBy) -> str | None:
     """Lineage and downloads of a registered version read its job's folder."""
     try:
-        for model in () if job.result is None else job.result.models:
-            if model.version.isdecimal() and has_version(model.name, int(model.version)):
-                return f"{model.name} version {model.version} is registered"
+        found = made_by(job)
     except RegistryUnavailableError as error:
         return f"whether its models are registered cannot be told: {error.detail}"
-    return None
+    return None if found is None else f"{found.name} version {found.version} is registered"
 
 
 def _clean_checkpoints(sweeper: Sweeper, job: Job, keep: int) -> Iterator[CleanedItem]:
@@ -91,15 +92,14 @@ def _clean_checkpoints(sweeper: Sweeper, job: Job, keep: int) -> Iterator[Cleane
     for name, files in folders:
         size = sum(file.size_bytes for file in files)
         if name in newest:
-            yield sweeper.kept("checkpoint", _path(job, name), size, f"it is one of the newest {keep}")
+            yield sweeper.kept(_CHECKPOINT_KIND, _path(job, name), size, f"it is one of the newest {keep}")
             continue
-        why, markers = f"the job is {job.state}, and there are newer ones", (MANIFEST_FILE,)
+        why, kind = f"the job is {job.state}, and there are newer ones", _CHECKPOINT_KIND
         if name in whole and not newest:
             why = f"the job is {job.state}"
         if name not in whole:
-            why, markers = "it was never finished", ()
-        kind = "checkpoint" if markers else "leftover"
-        candidate = Candidate(kind, _path(job, name), size, why, markers)
+            why, kind = "it was never finished", "leftover"
+        candidate = Candidate(kind, _path(job, name), size, why, (MANIFEST_FILE,))
         yield sweeper.sweep(candidate, lambda: sweeper.needs().of_job(job.job_id))
 
 

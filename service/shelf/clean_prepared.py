@@ -26,54 +26,69 @@ def clean_prepared(sweeper: Sweeper, unused_days: float) -> Iterator[CleanedItem
     Raises:
         StorageError: the storage cannot be listed.
     """
-    found = [(name, digest, look_at(sweeper.uri(f"{name}/{digest}"))) for name in _FOLDERS
-             for digest in sweeper.names_in(name)]  # fmt: skip
-    noted = {job_id for name, _, folder in found if name == "corpora" for job_id in folder.uses}
+    found = [_Prepared(sweeper, name, digest) for name in _FOLDERS for digest in sweeper.names_in(name)]
+    noted = {job_id for one in found if one.name == "corpora" for job_id in one.folder.uses}
     by_result = _uses_by_result(sweeper)
-    for name, digest, folder in found:
-        uses = {**by_result.get(digest, {}), **folder.uses} if name == "corpora" else dict(folder.uses)
-        yield from _clean_one(sweeper, name, digest, folder, uses, noted, unused_days)
+    for one in found:
+        others = by_result.get(one.digest, {}) if one.name == "corpora" else {}
+        item = _clean_one(one, others, noted, unused_days)
+        if item is not None:
+            yield item
+
+
+class _Prepared:
+    """A corpus or texts, as the last look found them."""
+
+    def __init__(self, sweeper: Sweeper, name: str, digest: str) -> None:
+        self.sweeper = sweeper
+        self.name = name
+        self.digest = digest
+        self.path = f"{name}/{digest}"
+        self.folder = self.look()
+
+    def look(self) -> ArtifactFolder:
+        """Look again."""
+        self.folder = look_at(self.sweeper.uri(self.path))
+        return self.folder
+
+    def candidate(self, uses: Mapping[str, datetime], unused_days: float) -> Candidate | CleanedItem | None:
+        """What may go of it, or why it stays; None where there is nothing but notes: it was deleted before."""
+        files = [file.path for file in self.folder.files if is_disposable(file.path)]
+        others = tuple(path for path in files if path != MANIFEST_FILE)
+        kind, size = _FOLDERS[self.name], self.folder.size_bytes
+        if self.folder.completed_at is None:
+            why = "it was never finished"
+            return Candidate("leftover", self.path, size, why, (MANIFEST_FILE,), others) if others else None
+        last = last_use(self.folder, _known(self.sweeper, {**uses, **self.folder.uses}))
+        if self.sweeper.now - last < timedelta(days=unused_days):
+            return self.sweeper.kept(kind, self.path, size, f"it was last used on {last:%Y-%m-%d}")
+        why = f"no job has used it since {last:%Y-%m-%d}"
+        return Candidate(kind, self.path, size, why, (MANIFEST_FILE,), others)
 
 
 def _clean_one(
-    sweeper: Sweeper,
-    name: str,
-    digest: str,
-    folder: ArtifactFolder,
-    uses: dict[str, datetime],
-    noted: set[str],
-    unused_days: float,
-) -> Iterator[CleanedItem]:
-    path = f"{name}/{digest}"
-    disposable = tuple(file.path for file in folder.files if is_disposable(file.path) and file.path != MANIFEST_FILE)
-    if folder.completed_at is None and not disposable:
-        return  # nothing but notes: it was deleted before
-    why, markers = "it was never finished", ()
-    if folder.completed_at is not None:
-        last = last_use(folder, _known(sweeper, uses))
-        if sweeper.now - last < timedelta(days=unused_days):
-            yield sweeper.kept(_FOLDERS[name], path, folder.size_bytes, f"it was last used on {last:%Y-%m-%d}")
-            return
-        why, markers = f"no job has used it since {last:%Y-%m-%d}", (MANIFEST_FILE,)
+    one: _Prepared, others: Mapping[str, datetime], noted: set[str], unused_days: float
+) -> CleanedItem | None:
+    sweeper = one.sweeper
 
     def need() -> str | None:
         # The notes are read before the jobs: whoever notes a use is in the table already.
-        now = uses | look_at(sweeper.uri(path)).uses
+        uses = {**others, **one.look().uses}
         needs = sweeper.needs()
-        return needs.of_prepared(now) or needs.of_silent_jobs(noted | now.keys())
+        return needs.of_prepared(uses) or needs.of_silent_jobs(noted | uses.keys())
 
-    kind = _FOLDERS[name] if markers else "leftover"
-    candidate = Candidate(kind, path, folder.size_bytes, why, markers, disposable)
-    if sweeper.wish.dry_run:
-        yield sweeper.sweep(candidate, need)
-        return
+    candidate = one.candidate(others, unused_days)
+    if not isinstance(candidate, Candidate) or sweeper.wish.dry_run:
+        return sweeper.sweep(candidate, need) if isinstance(candidate, Candidate) else candidate
     try:
         # Whoever writes the artifact holds this; one try, for it is theirs as long as they live.
-        lease_uri = sweeper.uri(f"leases/{name}-{digest}.json")
+        lease_uri = sweeper.uri(f"leases/{one.name}-{one.digest}.json")
         with lease(lease_uri, f"cleaning-{uuid.uuid4().hex}", lambda: False, timeout_seconds=0.0, poll_seconds=0.0):
-            yield sweeper.sweep(candidate, need)
+            one.look()  # it may have been finished since it was listed
+            candidate = one.candidate(others, unused_days)
+            return sweeper.sweep(candidate, need) if isinstance(candidate, Candidate) else candidate
     except ResourceError:
-        yield sweeper.kept(candidate.kind, path, folder.size_bytes, "a job is making it now")
+        return sweeper.kept(candidate.kind, one.path, candidate.size_bytes, "a job is making it now")
 
 
 def _known(sweeper: Sweeper, uses: Mapping[str, datetime]) -> list[CorpusUse]:

@@ -63,7 +63,7 @@ class Cleaning:
                 if wish.unused_corpora_days is not None:
                     items.extend(clean_prepared(sweeper, wish.unused_corpora_days))
                 if wish.checkpoints_to_keep is not None or wish.archived_jobs_days is not None:
-                    items.extend(clean_jobs(sweeper, self._models.has_version))
+                    items.extend(clean_jobs(sweeper, self._models.made_by))
             except StorageError as error:
                 raise StorageUnavailableError(f"{error}. Try again in a moment.") from error
             finally:

@@ -9,7 +9,7 @@ import httpx
 
 from service.errors import InvalidCursorError, ModelNotFoundError, RegistryUnavailableError
 from service.settings import Settings
-from service.shelf.registry import RegisteredModel, RegisteredVersion
+from service.shelf.registry import JOB_TAG, RegisteredModel, RegisteredVersion
 
 TIMEOUT = httpx.Timeout(10.0, connect=3.0)
 _ABSENT = "RESOURCE_DOES_NOT_EXIST"
@@ -46,6 +46,12 @@ class MlflowRegistry:
         """One version."""
         found = self._ask("GET", "model-versions/get", {"name": name, "version": str(version)})
         return None if found is None else _version(found["model_version"])
+
+    def version_of_job(self, job_id: str) -> RegisteredVersion | None:
+        """A version that names a job as its maker."""
+        query = {"filter": f"tags.`{JOB_TAG}` = '{job_id}'", "max_results": 1}
+        found = (self._ask("GET", "model-versions/search", query) or {}).get("model_versions", [])
+        return _version(found[0]) if found else None
 
     def set_alias(self, name: str, alias: str, version: int) -> None:
         """Let an alias name a version."""

@@ -15,6 +15,7 @@ from service.access.audit import AuditEntry, Caller
 from service.access.principals import DEFAULT_PROJECT
 from service.errors import AliasMovedError, Fault, InvalidCursorError, InvalidRequestError, ModelNotFoundError
 from service.jobs.namespaces import SEPARATOR, project_of
+from service.records import Job
 from service.shelf.registry import Locks, RegisteredModel, RegisteredVersion, Registry
 
 log = structlog.get_logger(__name__)
@@ -106,9 +107,16 @@ class Models:
             raise ModelNotFoundError(f"Model {name!r} has no version {wanted!r}.")
         return found, tuple(sorted(alias for alias, version in model.aliases.items() if version == number))
 
-    def has_version(self, name: str, version: int) -> bool:
-        """Whether a version is registered. Raises `RegistryUnavailableError`."""
-        return self._registry.version(name, version) is not None
+    def made_by(self, job: Job) -> RegisteredVersion | None:
+        """A version that a job has made and that is still registered, by its own word or by MLflow's.
+
+        Raises:
+            RegistryUnavailableError: MLflow does not answer.
+        """
+        for made in () if job.result is None else job.result.models:
+            if made.version.isdecimal() and (found := self._registry.version(made.name, int(made.version))) is not None:
+                return found
+        return self._registry.version_of_job(job.job_id)
 
     def move_alias(self, name: str, alias: str, version: int | None, expected: int | None, caller: Caller) -> AliasMove:
         """Let an alias name a version or, with None, nothing.

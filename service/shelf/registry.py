@@ -56,6 +56,9 @@ class Registry(Protocol):
     def version(self, name: str, version: int) -> RegisteredVersion | None:
         """One version."""
 
+    def version_of_job(self, job_id: str) -> RegisteredVersion | None:
+        """A version that names a job as its maker."""
+
     def set_alias(self, name: str, alias: str, version: int) -> None:
         """Let an alias name a version. Raises `ModelNotFoundError` where it is not there."""
 

@@ -43,15 +43,12 @@ class Sweeper:
         settings: Settings,
         wish: CleanWish,
         now: datetime,
-        go_on: Callable[[], None] = lambda: None,
     ) -> None:
-        """`go_on` is called before each deletion; what it raises ends the cleaning."""
         self.store = store
         self.folders = folders
         self.settings = settings
         self.wish = wish
         self.now = now
-        self._go_on = go_on
 
     def uri(self, path: str) -> str:
         """Of something below the storage."""
@@ -73,7 +70,6 @@ class Sweeper:
                 return self._item(candidate, "kept", reason)
             if self.wish.dry_run:
                 return self._item(candidate, "would_delete", candidate.why)
-            self._go_on()
             withdraw(self.uri(candidate.path), candidate.markers, candidate.others, need)
         except StillNeededError as error:
             return self._item(candidate, "kept", str(error))

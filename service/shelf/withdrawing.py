@@ -21,7 +21,8 @@ def withdraw(uri: str, markers: Iterable[str], others: Iterable[str] | None, nee
 
     Args:
         uri: its folder.
-        markers: paths of the files that make it complete, from the folder on.
+        markers: paths of the files that make it complete, from the folder on; those that are not there are passed
+            over.
         others: paths of all else that goes; None for the whole folder.
         need: why it has to stay, asked when the markers are gone; None where nobody needs it.
 
@@ -29,7 +30,8 @@ def withdraw(uri: str, markers: Iterable[str], others: Iterable[str] | None, nee
         StillNeededError: it has to stay.
         StorageError: the storage does not answer. What is left is not complete, and can be deleted another time.
     """
-    kept = {marker: storage.read_bytes(storage.join(uri, marker)) for marker in markers}
+    there = [marker for marker in markers if storage.exists(storage.join(uri, marker))]
+    kept = {marker: storage.read_bytes(storage.join(uri, marker)) for marker in there}
     try:
         for marker in kept:
             storage.delete_tree(storage.join(uri, marker))

@@ -63,6 +63,10 @@ class MemoryRegistry:
         self._check()
         return self.versions.get((name, version))
 
+    def version_of_job(self, job_id: str) -> RegisteredVersion | None:
+        self._check()
+        return next((one for one in self.versions.values() if one.job_id == job_id), None)
+
     def set_alias(self, name: str, alias: str, version: int) -> None:
         self._check()
         if (name, version) not in self.versions:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -186,6 +187,25 @@ async def test_what_is_being_made_is_left_alone(shelf: Shelf) -> None:
     assert not (manifest.parent / "source-000" / "train-00000.bin").exists()
 
 
+async def test_what_is_finished_between_the_look_and_the_lease_is_judged_anew(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was half made when it was listed; its maker is through, and over, before the lease is taken."""
+    manifest = shelf.corpus()
+    content = manifest.read_bytes()
+    manifest.unlink()
+
+    @contextmanager
+    def late(*args: Any, **kwargs: Any) -> Iterator[bool]:
+        manifest.write_bytes(content)
+        with lease(*args, **kwargs) as is_ours:
+            yield is_ours
+
+    monkeypatch.setattr("service.shelf.clean_prepared.lease", late)
+    assert "last used" in await shelf.reason(**ONLY_CORPORA)
+    assert (manifest.parent / "source-000" / "train-00000.bin").exists()
+
+
 async def test_texts_are_cleaned_as_corpora_are(shelf: Shelf) -> None:
     job = shelf.job(**DONE)
     folder = folder_of(shelf.settings, "texts", DIGEST)
@@ -337,6 +357,14 @@ async def test_the_folder_of_a_registered_model_stays(shelf: Shelf) -> None:
     shelf.registry.forget("m")
     assert (await shelf.clean(**ARCHIVED))["num_deleted"] == 1
     assert not folder.exists()
+
+
+async def test_the_folder_of_a_job_that_died_after_it_registered_stays(shelf: Shelf) -> None:
+    """It left no result; the version says whose it is."""
+    job = shelf.job(**{**DONE, "state": JobState.FAILED}, is_archived=True)
+    export_files(shelf.settings, job.job_id)
+    shelf.registry.add("m", 4, tags={"electra.job_id": job.job_id})
+    assert "m version 4 is registered" in await shelf.reason(**ARCHIVED)
 
 
 async def test_folders_that_are_nobodys_stay(shelf: Shelf) -> None:

@@ -118,6 +118,12 @@ def test_what_is_not_there_is_none(any_registry: Registry) -> None:
     assert any_registry.search_versions("nowhere", None, 5) == ([], None)
 
 
+def test_a_version_is_found_by_its_job(any_registry: Registry) -> None:
+    found = any_registry.version_of_job("pt-1")
+    assert found is not None
+    assert (found.name, any_registry.version_of_job("pt-2")) == ("plain", None)
+
+
 def test_aliases_move_and_go(any_registry: Registry) -> None:
     any_registry.set_alias("plain", "champion", 1)
     any_registry.set_alias("plain", "champion", 2)

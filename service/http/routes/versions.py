@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
 from service.access.principals import Permission
@@ -17,9 +17,6 @@ from service.shelf.tar_stream import stream_tar, tar_size
 
 router = APIRouter(prefix="/v1", tags=["models"])
 
-Version = Annotated[
-    AliasOrVersion, Path(description="Number of a version, or an alias of it in MLflow's registry, such as `newest`.")
-]
 _ARCHIVE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "A tar archive of one folder in the layout of Transformers.",
