@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pipelines.specs.compute import WorkerSpec
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.earlier import as_it_was
 from pipelines.specs.jobs import SPECS, JobSpec
@@ -43,7 +44,7 @@ def read_stored_spec(spec_json: str) -> JobSpec:
     """
     document = json.loads(spec_json)
     kind = document.get("kind") if isinstance(document, dict) else None
-    if kind not in SPECS:
+    if not isinstance(kind, str) or kind not in SPECS:
         raise ValueError(f"kind must be one of {', '.join(SPECS)}, got {kind!r}")
     return SPECS[kind].model_validate_json(json.dumps(as_it_was(document)))
 
@@ -56,7 +57,8 @@ def resources_of(spec_json: str) -> Resources:
     """
     spec = read_stored_spec(spec_json)
     if isinstance(spec, SearchSpec):
-        workers, times = base_spec(spec).compute, min(spec.compute.max_concurrent_trials, max(1, spec.most_trials))
+        workers: WorkerSpec = base_spec(spec).compute
+        times = min(spec.compute.max_concurrent_trials, max(1, spec.most_trials))
     else:
         workers, times = spec.compute, 1
     return Resources(round(1000 * workers.num_cpus) * times, workers.num_gpus * times)

@@ -85,8 +85,8 @@ def _clean_one(
         lease_uri = sweeper.uri(f"leases/{one.name}-{one.digest}.json")
         with lease(lease_uri, f"cleaning-{uuid.uuid4().hex}", lambda: False, timeout_seconds=0.0, poll_seconds=0.0):
             one.look()  # it may have been finished since it was listed
-            candidate = one.candidate(others, unused_days)
-            return sweeper.sweep(candidate, need) if isinstance(candidate, Candidate) else candidate
+            now = one.candidate(others, unused_days)
+            return sweeper.sweep(now, need) if isinstance(now, Candidate) else now
     except ResourceError:
         return sweeper.kept(candidate.kind, one.path, candidate.size_bytes, "a job is making it now")
 
