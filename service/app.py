@@ -17,6 +17,8 @@ from service.http.desk import Desk
 from service.http.middleware import BodyLimit, HostCheck, RequestContext
 from service.http.routes import (
     audit,
+    clean,
+    corpora,
     events,
     health,
     joblogs,
@@ -28,6 +30,8 @@ from service.http.routes import (
     projects,
     queue,
     trials,
+    usage,
+    versions,
     webhooks,
 )
 from service.http.security_headers import SecurityHeaders, policy_of_page, security_headers
@@ -63,21 +67,9 @@ def create_app(
         dependencies=[Depends(authorise)],
     )
     problems.register(app)
-    for module in (
-        jobs,
-        life,
-        joblogs,
-        events,
-        trials,
-        models,
-        presets,
-        projects,
-        keys,
-        audit,
-        webhooks,
-        queue,
-        health,
-    ):
+    work = (jobs, life, joblogs, events, trials, presets, queue)
+    shelf = (models, versions, corpora, clean, usage)
+    for module in (*work, *shelf, projects, keys, audit, webhooks, health):
         app.include_router(module.router)
     # The last added is the first to see a request.
     app.add_middleware(BodyLimit, max_bytes=settings.max_spec_bytes)

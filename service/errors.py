@@ -25,6 +25,8 @@ ServiceError
 │   ├── WebhookNotFoundError
 │   ├── DeliveryNotFoundError
 │   ├── QuotaNotFoundError
+│   ├── CorpusNotFoundError
+│   ├── ExportNotFoundError
 │   └── PresetNotFoundError
 ├── ProjectExistsError
 ├── IdentityProviderUnavailableError
@@ -43,6 +45,10 @@ ServiceError
 ├── PredictionFailedError
 ├── WebhooksOffError
 ├── WrongDeliveryStateError
+├── RegistryUnavailableError
+├── StorageUnavailableError
+├── AliasMovedError
+├── CleaningRunsError
 ├── TooManyFollowersError
 └── NotReadyError
 
@@ -370,3 +376,42 @@ class WebhooksOffError(ServiceError):
     """The service has no key to sign with."""
 
     status, code, title = 409, "webhooks_off", "Webhooks are not set up"
+
+
+class CorpusNotFoundError(NotFoundError):
+    """No prepared corpus has that digest, or none that the principal may see."""
+
+    code, title = "corpus_not_found", "There is no such corpus"
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(f"There is no prepared corpus {digest!r}.")
+
+
+class ExportNotFoundError(NotFoundError):
+    """The version is there, and no export of it lies in the storage."""
+
+    code, title = "export_not_found", "The version has no export"
+
+
+class RegistryUnavailableError(ServiceError):
+    """MLflow does not answer, or not in words we know."""
+
+    status, code, title = 503, "registry_unavailable", "MLflow does not answer"
+
+
+class StorageUnavailableError(ServiceError):
+    """The storage of jobs and corpora does not answer."""
+
+    status, code, title = 503, "storage_unavailable", "The storage does not answer"
+
+
+class AliasMovedError(ServiceError):
+    """The alias is not at the version that was expected, or somebody moves it now."""
+
+    status, code, title = 409, "alias_moved", "The alias has moved"
+
+
+class CleaningRunsError(ServiceError):
+    """One cleaning at a time."""
+
+    status, code, title = 409, "cleaning_runs", "A cleaning is running"

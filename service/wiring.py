@@ -29,11 +29,15 @@ from service.ledger.database import make_engine, upgrade_database
 from service.ledger.events import SqlEventStore
 from service.ledger.health import SqlLedgerHealth
 from service.ledger.lease import SqlLease
+from service.ledger.locks import SqlLocks
 from service.ledger.queue_store import SqlQueueStore
 from service.ledger.store import SqlJobStore
+from service.ledger.usage import SqlUsageStore
 from service.ledger.webhook_store import SqlWebhookStore
 from service.predictions import Predictions
 from service.settings import Settings
+from service.shelf.mlflow_registry import MlflowRegistry
+from service.shelf.shelf import make_shelf
 from service.webhooks.delivering import Surroundings, WebhookDelivery
 from service.webhooks.sending import Sender
 from service.webhooks.webhooks import Webhooks
@@ -57,6 +61,7 @@ def running(settings: Settings) -> Iterator[Desk]:
             closing(RayLauncher(settings)) as launcher,
             closing(RayLauncher(settings)) as desk_launcher,
             closing(MlflowRuns(settings)) as runs,
+            closing(MlflowRegistry(settings)) as registry,
             closing(Predictions(desk_launcher, StoredPredictionFolders(settings), settings)) as predictions,
         ):
             lease = SqlLease(lease_engine, settings.lease_seconds)
@@ -126,6 +131,15 @@ def running(settings: Settings) -> Iterator[Desk]:
                     access=access,
                     webhooks=Webhooks(settings, webhook_store, access),
                     queue=QueueView(queue, store, settings, reconciler.wake),
+                    shelf=make_shelf(
+                        settings,
+                        jobs=store,
+                        folders=folders,
+                        registry=registry,
+                        locks=SqlLocks(engine),
+                        usage=SqlUsageStore(engine),
+                        record=access.store.record,
+                    ),
                 )
             finally:
                 events.close()

@@ -8,6 +8,7 @@ from pipelines import storage
 from pipelines.corpus import texts as texts_stage
 from pipelines.corpus import tokens as tokens_stage
 from pipelines.corpus import vocabulary as tokenizer_stage
+from pipelines.corpus.described import describe_sources
 from pipelines.corpus.documents import split_of
 from pipelines.corpus.progress import Progress, Report
 from pipelines.corpus.sources import require_files, take_inventory
@@ -16,6 +17,7 @@ from pipelines.errors import CorpusError
 from pipelines.specs.corpus import CorpusSpec, TokenizerSpec
 from pipelines.storage.artifacts import MANIFEST_FILE, PreparedCorpus, digest_of
 from pipelines.storage.lease import lease
+from pipelines.storage.uses import SOURCES_FILE, note_use
 
 
 def prepare_corpus(
@@ -47,11 +49,16 @@ def prepare_corpus(
         storage.join(root, *path)
         for path in (("texts", texts_digest), ("tokenizers", tokenizer_digest), ("corpora", digest))
     )
+    # Before the look: whoever deletes what nobody uses takes the manifest away before they look for uses.
+    note_use(corpus_uri, owner)
+    if not storage.exists(storage.join(corpus_uri, SOURCES_FILE)):
+        storage.write_json(storage.join(corpus_uri, SOURCES_FILE), describe_sources(inventory, texts_digest))
     if _is_complete(corpus_uri):
         corpus = PreparedCorpus.read(corpus_uri).as_found()
         _check_bad_records(corpus.counts, corpus.report, spec)
         return corpus
     require_files(inventory)
+    note_use(texts_uri, owner)
 
     def make(uri: str, write: Callable[[], object]) -> bool:
         """Whether this call made the artifact, and no one else."""

@@ -30,7 +30,9 @@ class Permission(StrEnum):
     JOBS_WRITE = "jobs:write"
     """Submit and plan jobs, and stop one's own."""
     MODELS_READ = "models:read"
-    """Try registered models."""
+    """See, try and download registered models."""
+    MODELS_WRITE = "models:write"
+    """Move the aliases of registered models."""
     METRICS_READ = "metrics:read"
     """Figures of the whole service at `/metrics`, which takes it in all projects; administrators have it."""
     ADMIN = "admin"
@@ -46,11 +48,13 @@ class Role(StrEnum):
 
 
 _VIEWER = frozenset({Permission.JOBS_READ, Permission.MODELS_READ})
-_MEMBER = _VIEWER | {Permission.JOBS_WRITE}
+_MEMBER = _VIEWER | {Permission.JOBS_WRITE, Permission.MODELS_WRITE}
 PERMISSIONS: Mapping[Role, frozenset[Permission]] = MappingProxyType(
     {Role.VIEWER: _VIEWER, Role.MEMBER: _MEMBER, Role.ADMIN: frozenset(Permission)}
 )
 ALL_SCOPES = frozenset(Permission)
+SCOPES_BEFORE_MODELS_WRITE = ALL_SCOPES - {Permission.MODELS_WRITE}
+"""Every scope there was before that one: a key with all of them may do whatever its role allows, then and now."""
 
 
 @dataclass(frozen=True, kw_only=True)

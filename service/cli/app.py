@@ -15,10 +15,12 @@ from service.cli import (
     joblogs,
     jobs,
     migrate,
+    model_commands,
     models,
     plan,
     predict,
     queue,
+    shelf,
     stack,
     submit,
     trials,
@@ -55,7 +57,21 @@ app.command()(again.clone)
 app.command()(edit.edit)
 app.command()(wishes.archive)
 app.command()(wishes.unarchive)
-app.command()(models.models)
+registry = typer.Typer(
+    rich_markup_mode=None,
+    invoke_without_command=True,
+    help="Registered models. Without a command: what MLflow has, asked past the service.",
+)
+registry.callback()(models.models)
+registry.command("list")(model_commands.list_models)
+registry.command("show")(model_commands.show)
+registry.command("promote")(model_commands.promote)
+registry.command("lineage")(model_commands.lineage)
+registry.command("download")(model_commands.download)
+app.add_typer(registry, name="models")
+app.command()(shelf.corpora)
+app.command()(shelf.clean)
+app.command()(shelf.usage)
 app.command()(predict.predict)
 app.command()(doctor.doctor)
 app.command()(stack.serve)

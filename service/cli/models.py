@@ -33,13 +33,16 @@ class RegisteredVersion:
 
 
 def models(
+    context: typer.Context,
     mlflow_url: Annotated[
         str | None,
         typer.Option(envvar="MLFLOW_TRACKING_URI", help="Address of MLflow; that of the running stack by default."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List registered models: name, version, alias, run."""
+    """List registered models: name, version, alias, run; with a command, what that does."""
+    if context.invoked_subcommand is not None:
+        return
     state = None if mlflow_url else running_stack()
     address = mlflow_url or (state.mlflow_url if state else None)
     if address is None:

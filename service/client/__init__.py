@@ -11,6 +11,7 @@ from service.client.life import LifeCalls
 from service.client.logs import LogCalls, LogLine
 from service.client.models import PREDICT_TIMEOUT_SECONDS, ModelCalls
 from service.client.queue import QueueCalls
+from service.client.shelf import ShelfCalls
 from service.client.webhooks import WebhookCalls
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 
-class ElectraClient(JobCalls, LifeCalls, LogCalls, ModelCalls, AccessCalls, QueueCalls, WebhookCalls):
+class ElectraClient(JobCalls, LifeCalls, LogCalls, ModelCalls, AccessCalls, QueueCalls, ShelfCalls, WebhookCalls):
     """The service at one address. Calls that change nothing twice are repeated when the connection fails.
 
     Raises from every method:

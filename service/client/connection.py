@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 from urllib.parse import quote, urlsplit
@@ -102,6 +103,17 @@ class Connection:
                     answer.read()
                     self._refuse(answer)
                 yield from parse_events(stream_lines(answer.iter_text()))
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+
+    @contextmanager
+    def _stream_bytes(self, path: str) -> Iterator[httpx.Response]:
+        try:
+            with self._http.stream("GET", path) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    self._refuse(answer)
+                yield answer
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
 

@@ -18,6 +18,7 @@ from service.jobs.queue import QueueView
 from service.jobs.trials import Trials
 from service.predictions import Predictions
 from service.settings import Settings
+from service.shelf.shelf import Shelf
 from service.webhooks.webhooks import Webhooks
 
 
@@ -37,6 +38,7 @@ class Desk:
     access: Access
     webhooks: Webhooks
     queue: QueueView
+    shelf: Shelf
 
 
 def _desk(request: Request) -> Desk:
@@ -93,6 +95,10 @@ def _queue(desk: Annotated[Desk, Depends(_desk)]) -> QueueView:
     return desk.queue
 
 
+def _shelf(desk: Annotated[Desk, Depends(_desk)]) -> Shelf:
+    return desk.shelf
+
+
 JobsDep = Annotated[Jobs, Depends(_jobs)]
 LogsDep = Annotated[JobLogs, Depends(_logs)]
 KeptLogsDep = Annotated[KeptLogs, Depends(_kept_logs)]
@@ -105,3 +111,4 @@ SettingsDep = Annotated[Settings, Depends(_settings)]
 AccessDep = Annotated[Access, Depends(_access)]
 WebhooksDep = Annotated[Webhooks, Depends(_webhooks)]
 QueueDep = Annotated[QueueView, Depends(_queue)]
+ShelfDep = Annotated[Shelf, Depends(_shelf)]

@@ -39,6 +39,7 @@ class Rule:
 
 
 _READ, _WRITE, _ADMIN = Permission.JOBS_READ, Permission.JOBS_WRITE, Permission.ADMIN
+_SEE_MODELS, _MOVE_ALIASES = Permission.MODELS_READ, Permission.MODELS_WRITE
 RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/healthz"): Rule(On.NOTHING),
     ("GET", "/readyz"): Rule(On.NOTHING),
@@ -67,6 +68,19 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/jobs/{job_id}/retry"): Rule(On.JOB_OF_ANYBODY, _WRITE, "job.retry"),
     ("POST", "/v1/jobs/{job_id}/clone"): Rule(On.JOB_OF_ANYBODY, _WRITE, "job.clone"),
     ("POST", "/v1/models/{name}/{alias}:predict"): Rule(On.MODEL, Permission.MODELS_READ),
+    # The routes themselves leave out models, corpora and attempts of projects that are hidden.
+    ("GET", "/v1/models"): Rule(On.SOME_PROJECT, _SEE_MODELS),
+    ("GET", "/v1/models/{name}"): Rule(On.MODEL, _SEE_MODELS),
+    ("PUT", "/v1/models/{name}/aliases/{alias}"): Rule(On.MODEL, _MOVE_ALIASES, "model.promote"),
+    ("DELETE", "/v1/models/{name}/aliases/{alias}"): Rule(On.MODEL, _MOVE_ALIASES, "model.delete_alias"),
+    ("GET", "/v1/models/{name}/versions"): Rule(On.MODEL, _SEE_MODELS),
+    ("GET", "/v1/models/{name}/versions/{version}"): Rule(On.MODEL, _SEE_MODELS),
+    ("GET", "/v1/models/{name}/versions/{version}/lineage"): Rule(On.MODEL, _SEE_MODELS),
+    ("GET", "/v1/models/{name}/versions/{version}/export"): Rule(On.MODEL, _SEE_MODELS),
+    ("GET", "/v1/corpora"): Rule(On.SOME_PROJECT, _READ),
+    ("GET", "/v1/corpora/{digest}"): Rule(On.SOME_PROJECT, _READ),
+    ("GET", "/v1/usage"): Rule(On.SOME_PROJECT, _READ),
+    ("POST", "/v1/clean"): Rule(On.ALL_PROJECTS, _ADMIN, "clean"),
     ("GET", "/v1/projects"): Rule(On.ANYTHING),
     ("POST", "/v1/projects"): Rule(On.ALL_PROJECTS, _ADMIN, "project.create"),
     ("GET", "/v1/keys"): Rule(On.SOME_PROJECT, _ADMIN),

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from service.access.audit import AuditEntry
 from service.access.interfaces import AuditFilter, Project
 from service.access.keys import ApiKey
-from service.access.principals import Permission, Role
+from service.access.principals import SCOPES_BEFORE_MODELS_WRITE, Permission, Role
 from service.ledger.tables import ApiKeyRow, AuditRow, ProjectRow
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ class SqlAccessStore:
     def insert_key(self, key: ApiKey, audit: AuditEntry) -> None:
         """Add a key."""
         values = {name: getattr(key, name) for name in _KEY_FIELDS}
-        values |= {"role": key.role.value, "scopes": " ".join(sorted(key.scopes))}
+        values |= {"role": key.role.value, "scopes": _stored_scopes(key.scopes)}
         with Session(self._engine) as session, session.begin():
             session.add(ApiKeyRow(**values))
             session.add(audit_row(audit))
@@ -123,5 +123,16 @@ class SqlAccessStore:
 
 def _key(row: ApiKeyRow) -> ApiKey:
     values = {name: getattr(row, name) for name in _KEY_FIELDS}
-    values |= {"role": Role(row.role), "scopes": frozenset(Permission(scope) for scope in row.scopes.split())}
+    values |= {"role": Role(row.role), "scopes": _read_scopes(row.scopes)}
     return ApiKey(**values)
+
+
+def _stored_scopes(scopes: frozenset[Permission]) -> str:
+    """Without what goes without saying: replicas of the version before, which do not know the word, read keys too."""
+    unsaid = {Permission.MODELS_WRITE} if scopes >= SCOPES_BEFORE_MODELS_WRITE else set()
+    return " ".join(sorted(scopes - unsaid))
+
+
+def _read_scopes(text: str) -> frozenset[Permission]:
+    scopes = frozenset(Permission(scope) for scope in text.split())
+    return scopes | {Permission.MODELS_WRITE} if scopes >= SCOPES_BEFORE_MODELS_WRITE else scopes

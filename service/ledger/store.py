@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,6 +22,7 @@ from service.ledger.access_store import audit_row
 from service.ledger.events import write_events
 from service.ledger.queries import page_query, queued_query, unsettled_query
 from service.ledger.tables import ClusterStatusRow, IdempotencyKeyRow, JobLabelRow, JobRow
+from service.ledger.usage import note_usage
 from service.queueing.demand import Demand
 from service.records import ClusterStatus, Job, JobFailure, JobLimits
 from service.states import ACTIVE_STATES, TERMINAL_STATES, JobState, can_move
@@ -49,6 +50,7 @@ class SqlJobStore:
         guard: Callable[[Session], None] | None = None,
         gate: ProgressGate | None = None,
         on_update: Callable[[Job, Mapping[str, Any]], None] | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Of the store of whoever acts under a lease.
 
@@ -57,11 +59,13 @@ class SqlJobStore:
             guard: begins every transaction that writes; what it raises ends it.
             gate: how often a job's progress is an event; always, when absent.
             on_update: told of each change to a job after its commit, with the job as it was.
+            now: by which attempts begin and end.
         """
         self._engine = engine
         self._guard = guard
         self._gate = gate or ProgressGate(0.0)
         self._on_update = on_update
+        self._now = now
 
     def insert(self, job: Job, key: IdempotencyKey | None = None, audit: AuditEntry | None = None) -> None:
         """Add a job, and with it the key of the request that made it and its row of the audit log.
@@ -212,6 +216,7 @@ class SqlJobStore:
             touched = session.execute(statement.values(**_columns(changes)).returning(JobRow.job_id)).all()
             if not touched:
                 raise StaleJobError(job.job_id)
+            note_usage(session, job, changes, self._now())
             write_events(session, job.job_id, job.project, told_of_update(job, changes, self._gate))
         if self._on_update is not None:
             self._on_update(job, changes)

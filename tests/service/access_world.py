@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders, make_job
 from service_feeds import feeds
+from service_shelf import MemoryRegistry, shelf_of
 
 from pipelines.specs.trial_documents import TrialList
 from service.access.access import Access
@@ -50,6 +51,7 @@ class AccessWorld:
         upgrade_database(self.engine)
         self.store = SqlJobStore(self.engine)
         self.folders = MemoryFolders()
+        self.registry = MemoryRegistry()
         launcher = FakeLauncher()
         self.access = Access(self.settings, SqlAccessStore(self.engine), lambda: self.now, lambda: self.clock)
         self.desk = Desk(
@@ -60,6 +62,7 @@ class AccessWorld:
             predictions=Predictions(launcher, MemoryPredictionFolders(), self.settings),
             trials=Trials(self.folders),
             access=self.access,
+            shelf=shelf_of(self.engine, self.store, self.folders, self.settings, self.registry),
             **feeds(self.engine, self.store, self.settings),
         )
         for project in ("clinical", "law"):

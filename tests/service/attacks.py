@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from access_world import AccessWorld
+from service_shelf import keep_corpus
 
 JSON = {"Content-Type": "application/json"}
 
@@ -33,6 +34,8 @@ class Target:
         self.hidden = self.world.job("eve", "law").job_id
         self.bens = self.world.job("ben").job_id
         self.storage = self.world.settings.storage_uri
+        self.corpus = keep_corpus(self.world.settings, self.hidden)
+        self.world.registry.add("law--secret", aliases={"newest": 1}, tags={"electra.job_id": self.hidden})
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def overridden(*overrides: str) -> dict[str, Any]:
 
 
 def at(path: str) -> Callable[[Target], str]:
-    return lambda target: path.format(hidden=target.hidden, bens=target.bens)
+    return lambda target: path.format(hidden=target.hidden, bens=target.bens, corpus=target.corpus)
 
 
 def webhook(title: str, status: int, code: str, who: str, **body: str) -> Attack:
@@ -218,6 +221,42 @@ ATTACKS = (
         code="invalid_spec",
         who="root",
     ),
+    Attack("reading another project's model", None, 404, "model_not_found", "GET", at("/v1/models/law--secret")),
+    Attack("its versions", None, 404, "model_not_found", "GET", at("/v1/models/law--secret/versions")),
+    Attack("one of them", None, 404, "model_not_found", "GET", at("/v1/models/law--secret/versions/1")),
+    Attack("where it comes from", None, 404, "model_not_found", "GET", at("/v1/models/law--secret/versions/1/lineage")),
+    Attack("downloading it", None, 404, "model_not_found", "GET", at("/v1/models/law--secret/versions/1/export")),
+    Attack(
+        "promoting another project's model",
+        lambda t: {"version": 1},
+        404,
+        "model_not_found",
+        "PUT",
+        at("/v1/models/law--secret/aliases/champion"),
+    ),
+    Attack(
+        "taking its alias away", None, 404, "model_not_found", "DELETE", at("/v1/models/law--secret/aliases/newest")
+    ),
+    Attack(
+        "a path for a version: `1/../../../spec`",
+        None,
+        404,
+        "not_found",
+        "GET",
+        at("/v1/models/clinical--m/versions/1%2f..%2f..%2f..%2fspec/export"),
+    ),
+    Attack(
+        "a pattern for a model: `%`",
+        None,
+        422,
+        "invalid_request",
+        "GET",
+        at("/v1/models/clinical--%25/versions"),
+    ),
+    Attack("a corpus that only another project uses", None, 404, "corpus_not_found", "GET", at("/v1/corpora/{corpus}")),
+    Attack("a path for a corpus: `../jobs`", None, 404, "not_found", "GET", at("/v1/corpora/..%2fjobs")),
+    Attack("a folder's name for a corpus", None, 422, "invalid_request", "GET", at("/v1/corpora/jobs")),
+    Attack("cleaning the storage", lambda t: {"dry_run": False}, 403, "permission_denied", path=at("/v1/clean")),
     # ── shells ────────────────────────────────────────────────────────────────────────────────────────────────────
     Attack("a shell's words for a name: `$(reboot)`", lambda t: pretrain(name="$(reboot)"), code="invalid_spec"),
     Attack("an entrypoint in a spec", lambda t: pretrain(entrypoint="reboot"), code="invalid_spec"),

@@ -10,6 +10,7 @@ import structlog
 from postgres_server import fresh_database, postgres_server
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
 from service_feeds import feeds
+from service_shelf import MemoryRegistry, shelf_of
 from sqlalchemy import Engine
 
 from service.access.access import Access
@@ -105,12 +106,18 @@ def predictions(settings: Settings, launcher: FakeLauncher, prediction_folders: 
 
 
 @pytest.fixture
+def registry() -> MemoryRegistry:
+    return MemoryRegistry()
+
+
+@pytest.fixture
 def desk(
     settings: Settings,
     store: SqlJobStore,
     launcher: FakeLauncher,
     folders: MemoryFolders,
     predictions: Predictions,
+    registry: MemoryRegistry,
 ) -> Desk:
     """Without a reconciler: what the desk does by itself."""
     return Desk(
@@ -121,6 +128,7 @@ def desk(
         predictions=predictions,
         trials=Trials(folders),
         access=Access(settings, SqlAccessStore(store._engine)),
+        shelf=shelf_of(store._engine, store, folders, settings, registry),
         **feeds(store._engine, store, settings),
     )
 

@@ -10,10 +10,12 @@ import httpx
 import pytest
 from access_world import ROOT, TINY, AccessWorld, keys_settings
 from fastapi.routing import APIRoute
+from service_shelf import export_files, keep_corpus, made_by
 
 from service.app import create_app
 from service.http.rules import PUBLIC_PATHS, RULES, On
 from service.queueing.records import Quota
+from service.records import Job
 from service.settings import Settings
 from service.states import JobState
 
@@ -33,6 +35,8 @@ BODIES: dict[str, Any] = {
     "/v1/jobs/{job_id}": {"notes": "n"},
     "/v1/jobs/{job_id}/retry": {},
     "/v1/jobs/{job_id}/clone": {},
+    "/v1/models/{name}/aliases/{alias}": {"version": 1},
+    "/v1/clean": {},
 }
 JOBS: dict[str, dict[str, Any]] = {
     "/v1/jobs/{job_id}/resume": {"pause_requested_at": datetime.now(UTC)},
@@ -68,6 +72,18 @@ EXPECTED = {
     ("POST", "/v1/jobs/{job_id}/retry"):           (401, 403, 202, 202, 202, 404, 202),
     ("POST", "/v1/jobs/{job_id}/clone"):           (401, 403, 202, 202, 202, 404, 202),
     ("POST", "/v1/models/{name}/{alias}:predict"): (401, 200, 200, 200, 200, 404, 200),
+    ("GET", "/v1/models"):                         (401, 200, 200, 200, 200, 200, 200),
+    ("GET", "/v1/models/{name}"):                  (401, 200, 200, 200, 200, 404, 200),
+    ("PUT", "/v1/models/{name}/aliases/{alias}"):  (401, 403, 200, 200, 200, 404, 200),
+    ("DELETE", "/v1/models/{name}/aliases/{alias}"): (401, 403, 200, 200, 200, 404, 200),
+    ("GET", "/v1/models/{name}/versions"):         (401, 200, 200, 200, 200, 404, 200),
+    ("GET", "/v1/models/{name}/versions/{version}"): (401, 200, 200, 200, 200, 404, 200),
+    ("GET", "/v1/models/{name}/versions/{version}/lineage"): (401, 200, 200, 200, 200, 404, 200),
+    ("GET", "/v1/models/{name}/versions/{version}/export"): (401, 200, 200, 200, 200, 404, 200),
+    ("GET", "/v1/corpora"):                        (401, 200, 200, 200, 200, 200, 200),
+    ("GET", "/v1/corpora/{digest}"):               (401, 200, 200, 200, 200, 404, 200),
+    ("GET", "/v1/usage"):                          (401, 200, 200, 200, 200, 200, 200),
+    ("POST", "/v1/clean"):                         (401, 403, 403, 403, 403, 403, 200),
     ("GET", "/v1/projects"):                       (401, 200, 200, 200, 200, 200, 200),
     ("POST", "/v1/projects"):                      (401, 403, 403, 403, 403, 403, 201),
     ("GET", "/v1/keys"):                           (401, 403, 403, 403, 200, 200, 200),
@@ -109,6 +125,14 @@ def routes() -> list[tuple[str, str]]:
     look_into(create_app(Settings()).routes, "")
     assert found, "FastAPI keeps its routes elsewhere now: this test must look there"
     return sorted(found)
+
+
+def keep_model(world: AccessWorld, job: Job) -> None:
+    """Version 1 of `clinical--m`, made by the job, with its export and its alias."""
+    world.registry.forget("clinical--m")
+    world.registry.add("clinical--m", aliases={"newest": 1}, tags={"electra.job_id": job.job_id})
+    world.folders.results[job.job_id] = made_by(world.settings, job.job_id, "clinical--m", 1)
+    export_files(world.settings, job.job_id)
 
 
 @pytest.fixture(scope="module")
@@ -153,18 +177,20 @@ def test_what_is_public_is_public_in_both_tables() -> None:
 async def test_route(world: AccessWorld, client: httpx.AsyncClient, method: str, path: str, who: str) -> None:
     job = world.job(**JOBS.get(path, {"kind": "search"}))
     victim = world.key("someone", "clinical", world.desk.access.store.list_keys(None, 1)[0].role)
+    keep_model(world, job)
     hook = world.failed_delivery() if "webhook_id" in path else {}
     world.desk.queue.set_quota("owner", "clinical--m", Quota(), ROOT)
-    parts = {"name": "clinical--m", "alias": "newest", "scope": "owners", "key_id": victim.split("_")[1]}
-    url = path.format(job_id=job.job_id, **parts, **hook)
+    names = {"name": "clinical--m", "alias": "newest", "scope": "owners", "version": "1"}
+    names |= {"job_id": job.job_id, "key_id": victim.split("_")[1], "digest": keep_corpus(world.settings, job.job_id)}
+    url = path.format(**names, **hook)
     url = url.replace("clinical--m", "tiny") if "presets" in path else url
-    body = BODIES.get(path) if method in ("POST", "PUT", "PATCH") else None
+    body = BODIES.get(path) if method in ("POST", "PATCH", "PUT") else None
     headers = world.bearer(None if who == "nobody" else who)
     answer = await client.request(method, url, json=body, headers=headers)
     assert answer.status_code == EXPECTED[method, path][WHO.index(who)], answer.text
     if answer.status_code == 403:
         assert answer.json()["code"] == "permission_denied"
-        assert any(word in answer.json()["detail"] for word in ("jobs:write", "metrics:read", "admin"))
+        assert any(word in answer.json()["detail"] for word in ("jobs:write", "models:write", "metrics:read", "admin"))
 
 
 @pytest.mark.parametrize(("method", "path"), [key for key, rule in sorted(RULES.items()) if rule.on in OF_A_JOB])

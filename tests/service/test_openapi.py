@@ -23,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders, make_job
 from service_feeds import feeds
+from service_shelf import MemoryRegistry, shelf_of
 
 from service.access.access import Access
 from service.app import create_app
@@ -49,6 +50,7 @@ CHECKS = [
 EXAMPLES = int(os.environ.get("ELECTRA_API_EXAMPLES", "30"))
 """Requests tried per operation."""
 KNOWN_JOB = "pt-1"
+KNOWN_MODEL = "m"
 
 
 @contextmanager
@@ -63,7 +65,8 @@ def wire(settings: Settings) -> Iterator[Desk]:
     store.save_cluster_status(ClusterStatus(reconciled_at=datetime.now(UTC), is_ray_reachable=True))
     launcher = FakeLauncher()
     predictions = Predictions(launcher, MemoryPredictionFolders(), settings)
-    folders = MemoryFolders()
+    folders, registry = MemoryFolders(), MemoryRegistry()
+    registry.add(KNOWN_MODEL)
     yield Desk(
         settings=settings,
         jobs=Jobs(store, settings),
@@ -72,6 +75,7 @@ def wire(settings: Settings) -> Iterator[Desk]:
         predictions=predictions,
         trials=Trials(folders),
         access=Access(settings, SqlAccessStore(engine)),
+        shelf=shelf_of(engine, store, folders, settings, registry),
         **feeds(engine, store, settings),
     )
     store.close()
@@ -122,6 +126,9 @@ def test_every_answer_is_one_that_is_documented(
         number += 1
         if number % 2 and "job_id" in (case.path_parameters or {}):
             case.path_parameters["job_id"] = KNOWN_JOB
+        if number % 2 and {"name", "version"} & (case.path_parameters or {}).keys() and "/models" in path:
+            case.path_parameters |= {key: KNOWN_MODEL for key in case.path_parameters if key == "name"}
+            case.path_parameters |= {key: "1" for key in case.path_parameters if key == "version"}
         case.call_and_validate(checks=CHECKS)
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from service.ledger import feed_tables, queue_tables, webhook_tables  # noqa: F401 - more tables of Base
+from service.ledger import feed_tables, queue_tables, usage_tables, webhook_tables  # noqa: F401 - more tables of Base
 from service.ledger.tables import Base
 
 connection = context.config.attributes.get("connection")

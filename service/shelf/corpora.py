@@ -1,0 +1,129 @@
+"""Prepared corpora in the storage: their size, their users, and when they were last used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from pipelines import storage
+from pipelines.storage.artifacts import PreparedCorpus
+from pipelines.storage.uses import ArtifactFolder, look_at
+from service.errors import CorpusNotFoundError, StorageUnavailableError
+from service.interfaces import JobStore
+from service.records import Job
+from service.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+FOLDER = "corpora"
+
+
+@dataclass(frozen=True)
+class CorpusUse:
+    """A job that uses a corpus, or has."""
+
+    job: Job
+    began_at: datetime
+    """When it last took the corpus up: the newest attempt's."""
+
+    @property
+    def last_at(self) -> datetime:
+        """Until when it is known to have been used: the job's end, of one that is over."""
+        ended = self.job.finished_at
+        return self.began_at if ended is None else max(self.began_at, ended)
+
+
+@dataclass(frozen=True)
+class StoredCorpus:
+    """A complete corpus."""
+
+    corpus: PreparedCorpus
+    size_bytes: int
+    created_at: datetime
+    last_used_at: datetime
+    uses: Sequence[CorpusUse]
+    """Of jobs that the principal sees, the newest first."""
+
+
+class Corpora:
+    """Corpora that were used by jobs of projects one sees; administrators of all projects see the others too."""
+
+    def __init__(self, store: JobStore, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def page(
+        self, visible: frozenset[str] | None, limit: int, cursor: str | None
+    ) -> tuple[list[StoredCorpus], str | None]:
+        """Corpora by digest, and the digest to go on after.
+
+        Args:
+            visible: projects; None for all.
+            limit: corpora at most.
+            cursor: the last digest of the page before.
+
+        Raises:
+            StorageUnavailableError: the storage does not answer.
+        """
+        found: list[StoredCorpus] = []
+        try:
+            for digest in self._digests():
+                if cursor is not None and digest <= cursor:
+                    continue
+                if len(found) == limit:
+                    return found, found[-1].corpus.digest
+                one = self._read(digest, visible)
+                if one is not None:
+                    found.append(one)
+        except storage.StorageError as error:
+            raise StorageUnavailableError(f"{error}. Try again in a moment.") from error
+        return found, None
+
+    def get(self, digest: str, visible: frozenset[str] | None) -> StoredCorpus:
+        """One corpus.
+
+        Raises:
+            CorpusNotFoundError: there is none, or none that a job of a visible project uses.
+            StorageUnavailableError: the storage does not answer.
+        """
+        try:
+            found = self._read(digest, visible)
+        except storage.StorageError as error:
+            raise StorageUnavailableError(f"{error}. Try again in a moment.") from error
+        if found is None:
+            raise CorpusNotFoundError(digest)
+        return found
+
+    def _digests(self) -> list[str]:
+        uris = storage.list_directory(storage.join(self._settings.storage_uri, FOLDER))
+        return [uri.rstrip("/").rpartition("/")[2] for uri in uris]
+
+    def _read(self, digest: str, visible: frozenset[str] | None) -> StoredCorpus | None:
+        uri = storage.join(self._settings.storage_uri, FOLDER, digest)
+        folder = look_at(uri)
+        if folder.completed_at is None:
+            return None
+        uses = self._uses(folder.uses)
+        shown = [use for use in uses if visible is None or use.job.project in visible]
+        if visible is not None and not shown:
+            return None
+        try:
+            corpus = PreparedCorpus.read(uri)
+        except storage.StorageError as error:  # of another version, or being deleted at this moment
+            log.warning("corpus_not_read", digest=digest, reason=error.reason)
+            return None
+        return StoredCorpus(corpus, folder.size_bytes, folder.completed_at, last_use(folder, uses), shown)
+
+    def _uses(self, notes: Mapping[str, datetime]) -> list[CorpusUse]:
+        jobs = ((self._store.get(job_id), at) for job_id, at in notes.items())
+        uses = [CorpusUse(job, at) for job, at in jobs if job is not None]
+        return sorted(uses, key=lambda use: use.began_at, reverse=True)
+
+
+def last_use(folder: ArtifactFolder, uses: Sequence[CorpusUse]) -> datetime:
+    """When a complete artifact was last used: no earlier than it was made."""
+    assert folder.completed_at is not None
+    return max([folder.completed_at, *folder.uses.values(), *(use.last_at for use in uses)])
