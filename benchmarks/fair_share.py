@@ -4,8 +4,9 @@ The service's own reconciler and store (SQLite) at work on a simulated clock, ag
 simulated too: jobs hold what they ask for and end when their time is over. So this says what the queue decides, and
 nothing of how fast anything is. Ada hands in all her jobs at the start, Ben one now and then, Eve one seldom.
 
-Each seed is run twice: with three owners, and with all jobs of one owner, which is to take the oldest first. From the
-log of events it is then counted, at each moment, what the running jobs of each owner and of the project held together.
+Each seed is run twice: with three owners, and with all jobs of one owner, which is to take the oldest first and to have
+no quotas of owners. From the log of events it is then counted, at each moment, what the running jobs of each owner and
+of the project held together.
 
     python benchmarks/fair_share.py [--quick] [--json PATH]
 """

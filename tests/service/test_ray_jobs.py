@@ -19,6 +19,7 @@ import pytest
 from service.dispatch.launcher import RayLauncher
 from service.interfaces import AttemptState, LauncherUnavailableError
 from service.launches import attempt_launch
+from service.queueing.records import NodeRoom
 from service.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -129,6 +130,16 @@ def test_the_size_of_the_cluster(head: Head) -> None:
     capacity = head.launcher.capacity()
     assert capacity is not None
     assert (capacity.num_cpus, capacity.num_gpus) == (2, 0)
+
+
+def test_what_is_free_of_the_cluster(head: Head) -> None:
+    """Ray's monitor writes it down every five seconds."""
+
+    def is_told() -> bool:
+        capacity = head.launcher.capacity()
+        return capacity is not None and capacity.nodes == (NodeRoom(2.0, 0.0, 2.0, 0.0),)
+
+    eventually(is_told, 30)
 
 
 def test_without_the_token_there_is_no_answer(head: Head) -> None:
