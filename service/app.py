@@ -15,7 +15,20 @@ from service.http.authentication import Authentication
 from service.http.authorisation import authorise
 from service.http.desk import Desk
 from service.http.middleware import BodyLimit, HostCheck, RequestContext
-from service.http.routes import audit, events, health, joblogs, jobs, keys, life, models, presets, projects, trials
+from service.http.routes import (
+    audit,
+    events,
+    health,
+    joblogs,
+    jobs,
+    keys,
+    life,
+    models,
+    page,
+    presets,
+    projects,
+    trials,
+)
 from service.http.security_headers import SecurityHeaders, policy_of_page, security_headers
 from service.logs import configure_logs
 from service.settings import Settings
@@ -49,7 +62,7 @@ def create_app(
         dependencies=[Depends(authorise)],
     )
     problems.register(app)
-    for module in (jobs, life, joblogs, events, trials, models, presets, projects, keys, audit, health):
+    for module in (jobs, life, joblogs, events, trials, models, presets, projects, keys, audit, health, page):
         app.include_router(module.router)
     # The last added is the first to see a request.
     app.add_middleware(BodyLimit, max_bytes=settings.max_spec_bytes)

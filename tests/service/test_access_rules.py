@@ -42,6 +42,10 @@ EXPECTED = {
     #                                             nobody viewer ada  ben  admin eve  root
     ("GET", "/healthz"):                           (200, 200, 200, 200, 200, 200, 200),
     ("GET", "/readyz"):                            (200, 200, 200, 200, 200, 200, 200),
+    ("GET", "/"):                                  (307, 307, 307, 307, 307, 307, 307),
+    ("GET", "/ui"):                                (307, 307, 307, 307, 307, 307, 307),
+    ("GET", "/ui/"):                               (200, 200, 200, 200, 200, 200, 200),
+    ("GET", "/ui/{version}/{name}"):               (200, 200, 200, 200, 200, 200, 200),
     ("GET", "/metrics"):                           (401, 403, 403, 403, 403, 403, 200),
     ("GET", "/v1/presets"):                        (401, 200, 200, 200, 200, 200, 200),
     ("GET", "/v1/presets/{name}"):                 (401, 200, 200, 200, 200, 200, 200),
@@ -135,8 +139,9 @@ def test_what_is_public_is_public_in_both_tables() -> None:
 async def test_route(world: AccessWorld, client: httpx.AsyncClient, method: str, path: str, who: str) -> None:
     job = world.job(**JOBS.get(path, {"kind": "search"}))
     victim = world.key("someone", "clinical", world.desk.access.store.list_keys(None, 1)[0].role)
-    url = path.format(job_id=job.job_id, name="clinical--m", alias="newest", key_id=victim.split("_")[1])
+    url = path.format(job_id=job.job_id, name="clinical--m", alias="newest", key_id=victim.split("_")[1], version="0a")
     url = url.replace("clinical--m", "tiny") if "presets" in path else url
+    url = url.replace("clinical--m", "main.js") if path.startswith("/ui") else url
     body = BODIES.get(path) if method in ("POST", "PATCH") else None
     headers = world.bearer(None if who == "nobody" else who)
     answer = await client.request(method, url, json=body, headers=headers)
