@@ -46,8 +46,8 @@ class PageWorld:
         self.url = ""
 
     @contextmanager
-    def served(self) -> Iterator[None]:
-        """On a port, until the block ends."""
+    def served(self, port: int = 0) -> Iterator[None]:
+        """On a port, a free one for 0, until the block ends."""
         desk = Desk(
             settings=self.settings,
             jobs=Jobs(self.store, self.settings),
@@ -58,7 +58,7 @@ class PageWorld:
             access=self.access,
             **feeds(self.engine, self.store, self.settings),
         )
-        with serve_desk(self.settings, desk) as self.url:
+        with serve_desk(self.settings, desk, port) as self.url:
             yield
 
     def add(self, **changes: Any) -> str:

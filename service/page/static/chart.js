@@ -66,7 +66,7 @@ export class Chart {
 
   axes(width, low, high) {
     const { x, y, least, most } = this.scale;
-    const across = ticks(low, high, 4).map((value) => [
+    const across = ticks(low, high, 5).map((value) => [
       svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
       svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value))]);
     const along = ticks(least, most, width / 110).map((value) =>

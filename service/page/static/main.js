@@ -5,7 +5,7 @@ import { h, put } from "./dom.js";
 import { jobView } from "./job_view.js";
 import { jobsView } from "./jobs_view.js";
 import { modelsView } from "./models_view.js";
-import { empty, showConnection } from "./notice.js";
+import { empty, loading, showConnection } from "./notice.js";
 import { queueView } from "./queue_view.js";
 import { signInView } from "./sign_in.js";
 import { submitView } from "./submit_view.js";
@@ -19,6 +19,7 @@ function route({ isFirst = false } = {}) {
   const [place, id, tab] = path.split("/").map(decoded);
   const query = new URLSearchParams(words ?? "");
   if (place === "jobs" && id && shownJob?.id === id) return shownJob.turn(tab); // its stream goes on
+  const held = main.contains(document.activeElement) ? document.activeElement.name : ""; // a filter that was changed
   alive.abort();
   alive = new AbortController();
   shownJob = null;
@@ -33,7 +34,7 @@ function route({ isFirst = false } = {}) {
   else put(main, h("h1", { tabindex: "-1" }, "Not here"), empty("There is no such page. ", h("a", { href: "#/jobs" }, "Jobs")));
   const heading = main.querySelector("h1");
   document.title = `${heading?.textContent || "Job"} · ELECTRA`;
-  if (!isFirst) heading?.focus();
+  if (!isFirst) ((held && main.querySelector(`[name="${CSS.escape(held)}"]`)) || heading)?.focus();
   return undefined;
 }
 
@@ -69,6 +70,7 @@ function signIn(problem = null) {
 }
 
 async function start() {
+  put(main, loading("the page"));
   try {
     const me = await getJson("/v1/me");
     const leave = () => (setKey(null), signIn());

@@ -1,8 +1,11 @@
-// Text of a person to the body of a request. JSON is read here. YAML is cut at its outermost keys and sent as overrides,
-// whose values are YAML to the service: so there is one reader of YAML, and what it says here it says everywhere.
+// Text of a person to the body of a request. JSON is read here. YAML is cut at its keys and sent as overrides, whose
+// values are YAML to the service: so there is one reader of YAML, and what it says here it says everywhere. Each field is
+// an override of its own where that can be, for the service names an override that breaks a rule by its number.
 
 const LONGEST = 4000; // characters of one override, a little below what the service takes
-const KEY = /^( *)(?:"([^"]*)"|([A-Za-z_][A-Za-z0-9_]*)) *:(?: +|$)(.*)$/;
+const MOST = 190; // overrides, likewise
+const KEY = /^( *)([A-Za-z_][A-Za-z0-9_]*) *:(?: +|$)(.*)$/;
+const BLANK = /^\s*(#.*)?$/;
 
 /** What is wrong with a text before anyone else has seen it. */
 export class TextProblem extends Error {
@@ -24,23 +27,36 @@ export function readSpec(text) {
     }
   }
   const lines = text.replaceAll("\r\n", "\n").split("\n").map((line, place) => ({ line, number: place + 1 }));
-  return { spec: {}, overrides: cut(lines.filter(({ line }) => !/^(---|%YAML.*)\s*$/.test(line)), "", "") };
+  const content = lines.filter(({ line }) => !/^(---|%YAML.*)\s*$/.test(line));
+  const cuts = [Infinity, 2, 1].map((depth) => () => cut(content, "", "", depth));
+  for (const make of cuts) {
+    const overrides = make();
+    if (overrides.length <= MOST) return { spec: {}, overrides };
+  }
+  throw new TextProblem(`There are more than ${MOST} sections: write the spec as JSON, or use electra submit`);
 }
 
-/** Blocks of `key: value` at one depth, as `path=value`. A block that is too long is cut at its own keys. */
-function cut(lines, indent, path) {
+/** The field that the fault of a request is of: of an override, what it sets. */
+export function fieldOfFault(pointer, overrides) {
+  const found = /^\/overrides\/(\d+)$/.exec(pointer);
+  return found ? `/spec/${overrides[Number(found[1])].split("=", 1)[0].replaceAll(".", "/")}` : pointer;
+}
+
+/** Blocks of `key: value` at one depth as `path=value`, cut so deep at their own keys. Raises TextProblem. */
+function cut(lines, indent, path, depth) {
   const blocks = [];
   for (const { line, number } of lines) {
     const found = KEY.exec(line);
-    const isBlank = /^\s*(#.*)?$/.test(line);
     const isInside = line.startsWith(`${indent} `) || line.startsWith(`${indent}- `) || line === `${indent}-`;
-    if (found && found[1] === indent) blocks.push({ key: found[2] ?? found[3], number, value: found[4], lines: [] });
-    else if (blocks.length && (isBlank || isInside || closes(line, blocks.at(-1)))) blocks.at(-1).lines.push({ line, number });
-    else if (!isBlank) throw new TextProblem(`each line ${path ? `of ${path}` : "at the left edge"} must look like "key: value", got "${line.slice(0, 80)}"`, number);
+    if (found && found[1] === indent) blocks.push({ key: found[2], number, value: found[3], lines: [] });
+    else if (blocks.length && (BLANK.test(line) || isInside || closes(line, blocks.at(-1)))) blocks.at(-1).lines.push({ line, number });
+    else if (!BLANK.test(line)) throw new TextProblem(`each line ${path ? `of ${path}` : "at the left edge"} must look like "key: value", got "${line.slice(0, 80)}"`, number);
   }
   const twice = blocks.find((block, place) => blocks.findIndex((other) => other.key === block.key) < place);
-  if (twice) throw new TextProblem(`${path}${twice.key} stands here a second time`, twice.number);
-  return blocks.flatMap((block) => asOverrides(block, `${path}${block.key}`));
+  if (twice) throw Object.assign(new TextProblem(`${path}${twice.key} stands here a second time`, twice.number), { isFinal: true });
+  // What is laid over a mapping of another type takes its place whole: so the type comes first.
+  blocks.sort((one, other) => (other.key === "type") - (one.key === "type"));
+  return blocks.flatMap((block) => asOverrides(block, `${path}${block.key}`, depth - 1));
 }
 
 /** A bracket at the left edge that ends a value over several lines. */
@@ -48,13 +64,20 @@ function closes(line, block) {
   return /^[\]}],? *(#.*)?$/.test(line.trim()) && /^[[{]/.test(block.value);
 }
 
-function asOverrides(block, path) {
+function asOverrides(block, path, depth) {
   const value = [block.value, ...block.lines.map(({ line }) => line)].join("\n").trimEnd();
   const override = `${path}=${value}`;
-  if (override.length <= LONGEST) return [override];
-  const inner = block.lines.find(({ line }) => !/^\s*(#.*)?$/.test(line));
+  const inner = block.lines.find(({ line }) => !BLANK.test(line));
   const indent = inner && /^ */.exec(inner.line)[0];
-  if (/^\s*(#.*)?$/.test(block.value) && indent && KEY.test(inner.line)) return cut(block.lines, indent, `${path}.`);
+  if (BLANK.test(block.value) && indent && (depth > 0 || override.length > LONGEST)) {
+    try {
+      return cut(block.lines, indent, `${path}.`, depth);
+    } catch (error) {
+      if (error.isFinal) throw error;
+      // A list, or names that are paths: then it stays whole.
+    }
+  }
+  if (override.length <= LONGEST) return [override];
   throw new TextProblem(`${path} is longer than ${LONGEST} characters in one value: write the spec as JSON, or use electra submit`, block.number);
 }
 

@@ -5,7 +5,7 @@ import { h, put, say } from "./dom.js";
 import { readLabels } from "./job_edit.js";
 import { announce, faultList, fieldOf, problemBox } from "./notice.js";
 import { planBox } from "./plan_box.js";
-import { TextProblem, lineOf, readSpec } from "./spec_text.js";
+import { TextProblem, fieldOfFault, lineOf, readSpec } from "./spec_text.js";
 import { keepDraft, readDraft } from "./submit_draft.js";
 import { yamlText } from "./yaml_text.js";
 
@@ -102,6 +102,7 @@ class SubmitView {
     put(this.answer, h("p", { class: "quiet", role: "status" }, "Checking …"));
     try {
       const { spec, overrides } = readSpec(this.text.value);
+      this.overrides = overrides;
       const body = { spec, overrides, priority: Number(this.priority.value), labels: readLabels(this.labels.value) };
       if (this.project.value) body.project = this.project.value;
       const plan = await sendJson("POST", "/v1/jobs:plan", body);
@@ -140,11 +141,12 @@ class SubmitView {
       const go = error.lineNumber ? h("button", { type: "button", onclick: () => this.goTo(error.lineNumber) }, `Go to line ${error.lineNumber}`) : null;
       put(this.answer, h("div", { class: "problem", role: "alert" }, h("strong", null, "This cannot be read"), h("p", null, error.message), go));
     } else if (error.errors?.length) {
+      const faults = error.errors.map((fault) => ({ ...fault, pointer: fieldOfFault(fault.pointer, this.overrides) }));
       const beside = (fault) => {
         const line = lineOf(this.text.value, fieldOf(fault.pointer));
         return line ? [" ", h("button", { type: "button", onclick: () => this.goTo(line) }, `Line ${line}`)] : null;
       };
-      put(this.answer, h("div", { class: "problem", role: "alert" }, h("strong", null, error.title), faultList(error.errors, beside)));
+      put(this.answer, h("div", { class: "problem", role: "alert" }, h("strong", null, error.title), faultList(faults, beside)));
     } else put(this.answer, problemBox(error));
     this.answer.focus();
   }
