@@ -114,6 +114,18 @@ def test_a_service_that_goes_and_comes_back_is_taken_up_again(browser: Browser, 
     world.close()
 
 
+def test_pages_that_were_left_hold_no_connections(browser: Browser, world: PageWorld) -> None:
+    """Browsers give a host six connections, and keep pages that were left: the seventh would wait for ever."""
+    world.running(name="seventh")
+    for _ in range(8):
+        browser.open(f"{world.url}/ui/")
+        browser.see("seventh", ".jobs")
+        browser.see("Live", "#connection")
+    browser.driver.back()
+    browser.driver.back()
+    browser.see("Live", "#connection")
+
+
 def test_it_is_used_by_keyboard_alone(browser: Browser, world: PageWorld) -> None:
     world.running(name="reachable")
     browser.open(f"{world.url}/ui/")

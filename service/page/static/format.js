@@ -8,7 +8,7 @@ export const OVER = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
 // Shape beside the word: neither needs a colour.
 const MARKS = { QUEUED: "○", STARTING: "◔", RUNNING: "▶", PAUSING: "◑", PAUSED: "‖", CANCELLING: "◒", SUCCEEDED: "✓", FAILED: "✕", CANCELLED: "–" };
 
-const compact = new Intl.NumberFormat("en-GB", { notation: "compact", maximumSignificantDigits: 3 });
+const rounded = new Intl.NumberFormat("en-GB", { maximumSignificantDigits: 3 });
 const plain = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 20, maximumSignificantDigits: 5 });
 const whole = new Intl.NumberFormat("en-GB");
 const moment = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
@@ -50,8 +50,11 @@ export function duration(seconds) {
   return words.join(" ");
 }
 
+/** Three digits, with k, M, G or T. */
 export function short(value) {
-  return value === null || value === undefined ? "–" : compact.format(value);
+  if (value === null || value === undefined) return "–";
+  const power = Math.abs(value) < 1000 ? 0 : Math.min(4, Math.floor(Math.log10(Math.abs(value) * 1.0005) / 3));
+  return `${rounded.format(value / 1000 ** power)}${["", "k", "M", "G", "T"][power]}`;
 }
 
 export function count(value) {

@@ -69,7 +69,12 @@ function passage(tokens) {
   return h("p", { class: "passage" }, marked);
 }
 
-export function table(label, names, rows) {
-  const head = h("tr", null, names.map((name) => h("th", { scope: "col" }, name)));
-  return scrolling(label, h("table", null, h("thead", null, head), h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell) => h("td", null, cell)))))));
+/** A table; `isStacked`: on narrow screens each line stands as a list of its own. */
+export function table(label, names, rows, isStacked = false) {
+  // Roles, since a browser no longer sees a table in what is laid out as blocks.
+  const role = (name) => (isStacked ? { role: name } : {});
+  const head = h("tr", role("row"), names.map((name) => h("th", { scope: "col", ...role("columnheader") }, name)));
+  const line = (cells) => h("tr", role("row"), cells.map((cell, place) => h("td", { "data-label": names[place], ...role("cell") }, cell)));
+  return scrolling(label, h("table", { class: isStacked ? "stacked" : null, ...role("table") },
+    h("thead", role("rowgroup"), head), h("tbody", role("rowgroup"), rows.map(line))));
 }

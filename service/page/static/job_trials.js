@@ -2,7 +2,7 @@
 
 import { getJson } from "./api.js";
 import { h, put, say } from "./dom.js";
-import { OVER, count, figure, short } from "./format.js";
+import { OVER, count, figure } from "./format.js";
 import { table } from "./job_result.js";
 import { empty, show } from "./notice.js";
 
@@ -49,5 +49,5 @@ function trialTable(trials) {
   const names = fields.map((field) => (fields.filter((other) => last(other) === last(field)).length > 1 ? field : last(field)));
   return table("Trials", ["Trial", "State", "Score", ...names, "Step", "FLOPs", "Why"], trials.map((one) => [
     `${one.number}${one.is_final ? " (final)" : ""}`, one.state, figure(one.score), ...fields.map((field) => (field in one.point ? figure(one.point[field]) : "base")),
-    count(one.step), short(one.flops), one.reason]));
+    count(one.step), figure(one.flops), one.reason]));
 }

@@ -17,7 +17,7 @@ export function modelsView(main, signal) {
     if (!models.length) return [note, empty("No job has registered a model yet.")];
     return [note, table("Models", ["Model", "Version", "Alias", "Network", "Job", "Finished"], models.map(({ model, job }) => [
       linked(mlflow, model), model.version, model.alias, model.task ? `${model.network}, ${model.task}` : model.network,
-      h("a", { href: `#/jobs/${job.job_id}/result` }, job.name), when(job.finished_at)]))];
+      h("a", { href: `#/jobs/${job.job_id}/result` }, job.name), when(job.finished_at)]), true)];
   });
 }
 

@@ -1,4 +1,4 @@
-// Who has a place, who waits and in which order, who is kept outside.
+// Who runs, who waits and in which order, who is kept outside.
 
 import { h, put, say } from "./dom.js";
 import { count, duration, progressWords, stateBadge, when } from "./format.js";
@@ -22,7 +22,7 @@ export function queueView(main, signal) {
     timer = null;
     try {
       const queue = await readQueue(signal);
-      say(summary, `${count(queue.active.length)} with a place, ${count(queue.waiting.length)}${queue.isWhole ? "" : " or more"} waiting, ${count(queue.paused.length)} paused`);
+      say(summary, `${count(queue.active.length)} on the cluster, ${count(queue.waiting.length)}${queue.isWhole ? "" : " or more"} waiting, ${count(queue.paused.length)} paused`);
       const held = area.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
       put(area, parts(queue));
       put(trouble);
@@ -43,13 +43,16 @@ export function queueView(main, signal) {
 function parts({ active, waiting, paused }) {
   const link = (job) => h("a", { href: `#/jobs/${job.job_id}` }, job.name);
   const since = (job) => when(job.waiting?.since ?? job.created_at);
-  const section = (title, none, names, rows) => [h("h2", null, title), rows.length ? table(title, names, rows.slice(0, SHOWN)) : empty(none),
+  const section = (title, none, names, rows) => [h("h2", null, title), rows.length ? table(title, names, rows.slice(0, SHOWN), true) : empty(none),
     rows.length > SHOWN ? h("p", { class: "quiet" }, `and ${count(rows.length - SHOWN)} more`) : null];
+  // Reasons where the service gives them; without, the order says all that is known.
+  const hasReasons = waiting.some((job) => job.waiting);
+  const why = (job) => (hasReasons ? [job.waiting?.message ?? ""] : []);
   return [
-    section("Has a place", "Nothing runs.", ["State", "Job", "Owner", "Progress", "Running time"],
+    section("On the cluster", "Nothing runs.", ["State", "Job", "Owner", "Progress", "Running time"],
       active.map((job) => [stateBadge(job.state), link(job), job.owner, progressWords(job), duration(job.running_seconds)])),
-    section("Waits", "Nobody waits.", ["", "Job", "Owner", "Priority", "Since", "Why"],
-      waiting.map((job, place) => [job.waiting?.position ?? place + 1, link(job), job.owner, job.priority, since(job), job.waiting?.message ?? "its turn comes"])),
+    section("Waiting, in their order", "Nobody waits.", ["Place", "Job", "Owner", "Priority", "Since", ...(hasReasons ? ["Why"] : [])],
+      waiting.map((job, place) => [job.waiting?.position ?? place + 1, link(job), job.owner, job.priority, since(job), ...why(job)])),
     section("Paused", "Nobody is paused.", ["State", "Job", "Owner", "Priority", "Progress"],
       paused.map((job) => [stateBadge(job.state), link(job), job.owner, job.priority, progressWords(job)])),
   ];

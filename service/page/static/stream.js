@@ -1,6 +1,7 @@
 // Server-sent events by fetch, since EventSource sends no Authorization. Source: WHATWG HTML, section 9.2.6.
 
 import { Problem, send } from "./api.js";
+import { looked, whileLooked } from "./presence.js";
 
 const FIRST_PAUSE = 1000;
 const LONGEST_PAUSE = 15000;
@@ -15,13 +16,16 @@ export async function follow(path, { query, signal, onEvent, onStatus = () => {}
   let lastId = null;
   let pause = FIRST_PAUSE;
   while (!signal.aborted) {
+    await looked(signal);
+    if (signal.aborted) return;
+    const connection = whileLooked(signal);
     let wait = FIRST_PAUSE;
     try {
       onStatus("connecting");
       const headers = lastId === null ? {} : { "Last-Event-ID": lastId };
-      const answer = await send("GET", path, { query, headers, signal, accept: "text/event-stream" });
+      const answer = await send("GET", path, { query, headers, signal: connection.signal, accept: "text/event-stream" });
       onStatus("live");
-      for await (const event of eventsOf(answer.body, signal)) {
+      for await (const event of eventsOf(answer.body, connection.signal)) {
         pause = FIRST_PAUSE;
         if (event.id !== null) lastId = event.id;
         onEvent(event);
@@ -29,11 +33,14 @@ export async function follow(path, { query, signal, onEvent, onStatus = () => {}
       }
     } catch (error) {
       if (signal.aborted) return;
+      if (connection.signal.aborted) continue; // nobody looked
       if (error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
       if (!(error instanceof Problem) && !(error instanceof TypeError)) throw error;
       onStatus("offline", error);
       wait = Math.max((error.retryAfter ?? 0) * 1000, pause * (0.75 + Math.random() / 2));
       pause = Math.min(pause * 2, LONGEST_PAUSE);
+    } finally {
+      connection.abort();
     }
     await slept(wait, signal);
   }
