@@ -81,6 +81,7 @@ def test_nothing_happens_where_one_thinks_again(browser: Browser, world: PageWor
     browser.open(f"{world.url}/ui/#/jobs/{job_id}")
     browser.press("Kill")
     browser.see("is lost")
+    assert browser.focused() == "Leave it"
     browser.keys("ESCAPE")
     browser.gone("is lost")
     assert browser.focused() == "Kill"

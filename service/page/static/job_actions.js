@@ -62,14 +62,15 @@ export class ActionBar {
     this.open = action;
     const onkeydown = (event) => event.key === "Escape" && this.close(true);
     put(this.below, h("div", { class: "ask", role: "group", "aria-label": action.words, onkeydown }, content));
-    this.below.querySelector("input, textarea, button")?.focus();
+    // Of a question, what does no harm: Enter pressed twice must not end a job.
+    (this.below.querySelector("[data-safe]") ?? this.below.querySelector("input, textarea, button"))?.focus();
   }
 
   question(action) {
     const sure = () => this.send(action, "POST", this.path(action));
     return [h("p", null, action.question), h("div", { class: "actions" },
       h("button", { type: "button", class: "grave", "data-sure": action.name, onclick: sure }, `Yes, ${action.name} it`),
-      h("button", { type: "button", onclick: () => this.close(true) }, "Leave it"))];
+      h("button", { type: "button", "data-safe": true, onclick: () => this.close(true) }, "Leave it"))];
   }
 
   againForm(action) {
