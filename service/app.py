@@ -26,6 +26,7 @@ from service.http.routes import (
     keys,
     life,
     models,
+    page,
     presets,
     projects,
     queue,
@@ -69,7 +70,7 @@ def create_app(
     problems.register(app)
     work = (jobs, life, joblogs, events, trials, presets, queue)
     shelf = (models, versions, corpora, clean, usage)
-    for module in (*work, *shelf, projects, keys, audit, webhooks, health):
+    for module in (*work, *shelf, projects, keys, audit, webhooks, health, page):
         app.include_router(module.router)
     # The last added is the first to see a request.
     app.add_middleware(BodyLimit, max_bytes=settings.max_spec_bytes)

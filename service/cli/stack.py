@@ -117,6 +117,7 @@ def print_addresses(stack: LocalStack) -> None:
     console = stdout()
     rows = (
         ("Service", stack.service_url),
+        ("its page", f"{stack.service_url}/ui/"),
         ("its interface", f"{stack.service_url}/docs"),
         ("MLflow", stack.mlflow_url),
         ("Ray dashboard", f"{stack.ray_url}  (token: {stack.ray_token_path})"),

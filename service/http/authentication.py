@@ -11,7 +11,7 @@ from service.access.access import Access
 from service.access.audit import AuditEntry, Caller
 from service.errors import NotAuthenticatedError, ServiceError, TooManyRequestsError
 from service.http.problems import REQUEST_ID_KEY, problem_response
-from service.http.rules import PUBLIC_PATHS, On, Rule
+from service.http.rules import On, Rule, is_public
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class Authentication:
             return
         caller = Caller(None, str(scope.get(REQUEST_ID_KEY, "")), (scope.get("client") or ("",))[0])
         scope[CALLER_KEY] = caller
-        if scope["path"] in PUBLIC_PATHS:
+        if is_public(scope["path"]):
             await self._app(scope, receive, send)
             return
         access: Access = scope["app"].state.desk.access

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -43,6 +44,11 @@ _SEE_MODELS, _MOVE_ALIASES = Permission.MODELS_READ, Permission.MODELS_WRITE
 RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/healthz"): Rule(On.NOTHING),
     ("GET", "/readyz"): Rule(On.NOTHING),
+    # The page is no secret: what it shows, it asks of `/v1` with the reader's own key.
+    ("GET", "/"): Rule(On.NOTHING),
+    ("GET", "/ui"): Rule(On.NOTHING),
+    ("GET", "/ui/"): Rule(On.NOTHING),
+    ("GET", "/ui/{version}/{name}"): Rule(On.NOTHING),
     # Of all projects together, and of the routes that are asked for.
     ("GET", "/metrics"): Rule(On.ALL_PROJECTS, Permission.METRICS_READ),
     ("GET", "/v1/presets"): Rule(On.ANYTHING),
@@ -108,5 +114,15 @@ RULES: Mapping[tuple[str, str], Rule] = {
 }
 """By method and path, as the routes have them."""
 
-PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
-"""Served without a key: the interface is no secret, and supervisors have none."""
+_OF_SUPERVISORS = ("/healthz", "/readyz")
+_OF_THE_PAGE = ("/", "/ui", "/ui/", "/ui/{version}/{name}")
+_OF_THE_INTERFACE = ("/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json")
+PUBLIC_PATHS = frozenset({*_OF_SUPERVISORS, *_OF_THE_PAGE, *_OF_THE_INTERFACE})
+"""Served without a key, as the routes have them: the interface is no secret, and supervisors have none."""
+
+_PAGE_FILE = re.compile(r"/ui/[0-9a-f]{1,64}/[a-z_]{1,60}\.[a-z]{1,8}")
+
+
+def is_public(path: str) -> bool:
+    """Whether a path, as it was asked for, is served without a key."""
+    return path in PUBLIC_PATHS or _PAGE_FILE.fullmatch(path) is not None

@@ -16,6 +16,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _HSTS_SECONDS = 365 * 24 * 3600
 _API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _CDN = "https://cdn.jsdelivr.net"
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Of our own page: its scripts and styles are files of this service, and text never becomes HTML or a script, which
+browsers that know trusted types hold it to."""
 
 
 def security_headers(tls_upstream: bool) -> Mapping[str, str]:

@@ -18,9 +18,9 @@ from service.settings import Settings
 
 
 @contextmanager
-def serve_app(app: Any) -> Iterator[str]:
-    """An ASGI application on a free port; its address."""
-    port = claim_port(0, "a test", "", set())
+def serve_app(app: Any, port: int = 0) -> Iterator[str]:
+    """An ASGI application on a port, a free one for 0; its address."""
+    port = claim_port(port, "a test", "", set())
     config = uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -37,7 +37,7 @@ def serve_app(app: Any) -> Iterator[str]:
 
 
 @contextmanager
-def serve_desk(settings: Settings, desk: Desk) -> Iterator[str]:
+def serve_desk(settings: Settings, desk: Desk, port: int = 0) -> Iterator[str]:
     """The service over a given desk, without a reconciler."""
 
     @contextmanager
@@ -45,5 +45,5 @@ def serve_desk(settings: Settings, desk: Desk) -> Iterator[str]:
         yield desk
 
     # The service's log would stand in the output of the command under test: they share a process here.
-    with capture_logs(), serve_app(create_app(settings, wire)) as url:
+    with capture_logs(), serve_app(create_app(settings, wire), port) as url:
         yield url

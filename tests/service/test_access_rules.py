@@ -49,6 +49,10 @@ EXPECTED = {
     #                                             nobody viewer ada  ben  admin eve  root
     ("GET", "/healthz"):                           (200, 200, 200, 200, 200, 200, 200),
     ("GET", "/readyz"):                            (200, 200, 200, 200, 200, 200, 200),
+    ("GET", "/"):                                  (307, 307, 307, 307, 307, 307, 307),
+    ("GET", "/ui"):                                (307, 307, 307, 307, 307, 307, 307),
+    ("GET", "/ui/"):                               (200, 200, 200, 200, 200, 200, 200),
+    ("GET", "/ui/{version}/{name}"):               (200, 200, 200, 200, 200, 200, 200),
     ("GET", "/metrics"):                           (401, 403, 403, 403, 403, 403, 200),
     ("GET", "/v1/presets"):                        (401, 200, 200, 200, 200, 200, 200),
     ("GET", "/v1/presets/{name}"):                 (401, 200, 200, 200, 200, 200, 200),
@@ -180,10 +184,16 @@ async def test_route(world: AccessWorld, client: httpx.AsyncClient, method: str,
     keep_model(world, job)
     hook = world.failed_delivery() if "webhook_id" in path else {}
     world.desk.queue.set_quota("owner", "clinical--m", Quota(), ROOT)
-    names = {"name": "clinical--m", "alias": "newest", "scope": "owners", "version": "1"}
+    names = {
+        "name": "clinical--m",
+        "alias": "newest",
+        "scope": "owners",
+        "version": "0a" if path.startswith("/ui") else "1",
+    }
     names |= {"job_id": job.job_id, "key_id": victim.split("_")[1], "digest": keep_corpus(world.settings, job.job_id)}
     url = path.format(**names, **hook)
     url = url.replace("clinical--m", "tiny") if "presets" in path else url
+    url = url.replace("clinical--m", "main.js") if path.startswith("/ui") else url
     body = BODIES.get(path) if method in ("POST", "PATCH", "PUT") else None
     headers = world.bearer(None if who == "nobody" else who)
     answer = await client.request(method, url, json=body, headers=headers)
