@@ -31,9 +31,11 @@ _TRUNCATED_VARIANCE = 0.774
 
 
 def head_offsets(num_heads: int) -> list[int]:
-    """Where each head looks, in tokens from its own: as many to the left as to the right, the nearest."""
-    half = num_heads // 2
-    return [offset for offset in range(-half, half + 1) if offset or num_heads % 2]
+    """Where the first two thirds of the heads look, in tokens from their own: −1, 1, −2, 2 and so on.
+
+    The others start as normal, free to compare what tokens are wherever they stand.
+    """
+    return [-(index // 2 + 1) if index % 2 == 0 else index // 2 + 1 for index in range(math.ceil(num_heads * 2 / 3))]
 
 
 @torch.no_grad()
