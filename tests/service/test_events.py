@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as effort
 from hypothesis import strategies as st
 from service_doubles import START, make_job
 from sqlalchemy import Engine, update
@@ -191,6 +192,7 @@ def test_a_last_word_that_comes_with_the_end_is_told_with_it() -> None:
     assert [one.payload.get("step", one.payload.get("state")) for one in told] == [9, "SUCCEEDED"]
 
 
+@effort(deadline=None)
 @given(st.dictionaries(st.text(max_size=5), st.floats(), max_size=2 * MAX_FIGURES))
 def test_any_figures_make_an_event_of_bounded_size_that_is_json(figures: dict[str, float]) -> None:
     import json
