@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field
 
 from service.http.schemas import Answer, Request, WaitingPublic, waiting_of
-from service.jobs.queue import OwnerShare, QueueState
 from service.queueing.demand import Demand
-from service.queueing.reckoning import demand_of_json
 from service.queueing.records import Quota, QuotaException, Quotas, Scope
+from service.queueing.shown import OwnerShare, QueueState
 from service.records import ClusterStatus, Job
 from service.settings import Settings
 from service.states import JobState
@@ -97,7 +96,7 @@ class JobInQueue(Answer):
     @classmethod
     def from_job(cls, job: Job) -> JobInQueue:
         """The public view of a row."""
-        demand: Demand = job.demand or demand_of_json(job.spec_json)
+        demand = job.demand or Demand()
         names = ("job_id", "name", "kind", "owner", "project", "state", "priority", "created_at", "run_started_at")
         values = {name: getattr(job, name) for name in (*names, "num_preemptions")}
         return cls(num_cpus=demand.num_cpus, num_gpus=demand.num_gpus, waiting=waiting_of(job), **values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from service.access.audit import Caller
@@ -14,36 +14,12 @@ from service.queueing.reckoning import demand_of_json
 from service.queueing.records import Quota, QuotaException, Quotas, Scope
 from service.queueing.room import Amount, amount_of
 from service.queueing.shares import dominant_share, recent_share
+from service.queueing.shown import OwnerShare, QueueState
 from service.records import ClusterStatus, Job
 from service.settings import Settings
 
 MAX_SHOWN_PER_OWNER = 200
 MAX_SHOWN = 2000
-
-
-@dataclass(frozen=True)
-class OwnerShare:
-    """What one owner holds."""
-
-    owner: str
-    num_running_jobs: int
-    held: Amount
-    share: float
-    """The larger of the shares of the cluster's CPUs and GPUs that it holds now."""
-    recent_share: float
-    """The same of what it has used of late."""
-    quota: Quota
-
-
-@dataclass(frozen=True)
-class QueueState:
-    """The queue at a moment."""
-
-    waiting: tuple[Job, ...]
-    """In the order in which they are looked at."""
-    running: tuple[Job, ...]
-    owners: tuple[OwnerShare, ...]
-    cluster: ClusterStatus | None
 
 
 class QueueView:
@@ -68,8 +44,8 @@ class QueueView:
         """The queue as far as it is of these projects; None for all. Owners are those of jobs that are shown, with all
         that they hold.
         """
-        waiting = sorted(self._store.list_queue(MAX_SHOWN_PER_OWNER, MAX_SHOWN), key=_place)
-        active = self._store.list_active()
+        waiting = sorted(map(_with_demand, self._store.list_queue(MAX_SHOWN_PER_OWNER, MAX_SHOWN)), key=_place)
+        active = list(map(_with_demand, self._store.list_active()))
         cluster = self._jobs.cluster_status()
         shown = [job for job in (*waiting, *active) if visible is None or job.project in visible]
         shown_ids = {job.job_id for job in shown}
@@ -114,12 +90,17 @@ class QueueView:
         whole = Amount() if cluster is None else Amount(cluster.num_cpus or 0.0, cluster.num_gpus or 0.0)
         shares = []
         for owner in sorted(owners):
-            demands = [job.demand or demand_of_json(job.spec_json) for job in active if job.owner == owner]
+            demands = [job.demand for job in active if job.owner == owner and job.demand is not None]
             held = sum((amount_of(demand) for demand in demands), Amount())
             recent = recent_share(usages[owner], now, half_life, whole) if owner in usages else 0.0
             quota = quotas.owners.get(owner, quotas.of_owners)
             shares.append(OwnerShare(owner, len(demands), held, dominant_share(held, whole), recent, quota))
         return tuple(shares)
+
+
+def _with_demand(job: Job) -> Job:
+    """Also a job that was taken before demands were stored."""
+    return job if job.demand is not None else replace(job, demand=demand_of_json(job.spec_json))
 
 
 def _place(job: Job) -> tuple[float, int, datetime, str]:
