@@ -3,8 +3,8 @@
 From random weights an encoder has to find out where a token's neighbours are before it can learn anything of their
 order; until then a masked language model knows frequencies and topics alone, and its loss stays on a plateau for
 millions of tokens. Here that much is built in: some features of the embeddings hold the position and hardly anything
-of the word, and queries and keys of the first layer compare them, each head at an offset of its own. All of it is
-learned on from there, and the network is an ordinary one: only the numbers it starts from differ.
+of the word, and queries and keys of the first layer compare them, two thirds of the heads at offsets of their own. All
+of it is learned on from there, and the network is an ordinary one: only the numbers it starts from differ.
 
 V padded_vocab_size, P positions, E embedding_size, F `EncoderConfig.num_position_features`.
 """

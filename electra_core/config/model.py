@@ -103,7 +103,7 @@ class ModelConfig(FrozenModel):
     """`normal` is the original's; `sinusoidal` starts the learned table from 0.1 × sinusoids, which tiny budgets
     profit from."""
     attention_init: Literal["normal", "neighbours"] = "normal"
-    """`normal` is the original's; `neighbours` starts the first layer of each network with heads that look at the
+    """`normal` is the original's; `neighbours` starts two thirds of the heads in the first layer of each network at the
     tokens beside their own, at offsets −1, 1, −2, 2 and so on, which a small budget otherwise spends on finding them.
     It decides how positions start, too. A network with embeddings under 16 or heads under 8 wide has no room for it and
     starts as `normal`."""
