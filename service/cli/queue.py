@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -62,21 +63,30 @@ def set_quota(
     cpus: Annotated[float | None, typer.Option(min=0, help="CPUs that they hold together.")] = None,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs that they hold together.")] = None,
     url: UrlOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Give an owner or a project a quota of its own, in place of the settings'."""
     scope, name = _whose(owner, project)
     with open_client(url) as client:
         made = client.set_quota(scope, name, max_running_jobs=jobs, max_cpus=cpus, max_gpus=gpus)
+    if as_json:
+        typer.echo(made.model_dump_json(indent=2))
+        return
     running, num_cpus, num_gpus = _limits(made)
     typer.echo(f"{made.scope} {made.name}: running jobs {running}, CPUs {num_cpus}, GPUs {num_gpus}.")
 
 
 @quotas.command("remove")
-def remove_quota(owner: OwnerOption = None, project: ProjectOption = None, url: UrlOption = None) -> None:
+def remove_quota(
+    owner: OwnerOption = None, project: ProjectOption = None, url: UrlOption = None, as_json: JsonOption = False
+) -> None:
     """Let the settings count again."""
     scope, name = _whose(owner, project)
     with open_client(url) as client:
         client.remove_quota(scope, name)
+    if as_json:
+        typer.echo(json.dumps({"scope": scope, "name": name, "removed": True}))
+        return
     typer.echo(f"The settings count for {name} again.")
 
 
