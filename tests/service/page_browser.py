@@ -46,6 +46,11 @@ class Browser:
         metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
+    def downloads(self, folder: Path) -> None:
+        """Have what is saved put there."""
+        wish = {"behavior": "allow", "downloadPath": str(folder)}
+        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", wish)
+
     def open(self, url: str) -> None:
         """Load a page from the beginning, with nothing kept from before."""
         self.driver.get("about:blank")

@@ -10,6 +10,7 @@ from typing import Any
 from live_service import serve_desk
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders, MemoryRuns, make_job
 from service_feeds import feeds
+from service_shelf import MemoryRegistry, shelf_of
 
 from pipelines.specs.documents import JobResult, Progress
 from service.access.access import Access
@@ -22,6 +23,7 @@ from service.jobs.jobs import Jobs
 from service.jobs.trials import Trials
 from service.ledger.access_store import SqlAccessStore
 from service.ledger.database import make_engine, upgrade_database
+from service.ledger.queue_store import SqlQueueStore
 from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
 from service.records import ClusterStatus, Job
@@ -38,9 +40,16 @@ class PageWorld:
         self.store = SqlJobStore(self.engine)
         self.launcher = FakeLauncher()
         self.folders = MemoryFolders()
+        self.registry = MemoryRegistry()
         self.access = Access(settings, SqlAccessStore(self.engine))
         self.reconciler = Reconciler(
-            self.store, self.launcher, self.folders, MemoryRuns(), settings=settings, now=lambda: datetime.now(UTC)
+            self.store,
+            self.launcher,
+            self.folders,
+            MemoryRuns(),
+            settings=settings,
+            queue=SqlQueueStore(self.engine),
+            now=lambda: datetime.now(UTC),
         )
         self.store.save_cluster_status(ClusterStatus(reconciled_at=datetime.now(UTC), is_ray_reachable=True))
         self.url = ""
@@ -50,12 +59,13 @@ class PageWorld:
         """On a port, a free one for 0, until the block ends."""
         desk = Desk(
             settings=self.settings,
-            jobs=Jobs(self.store, self.settings),
+            jobs=Jobs(self.store, self.settings, quotas=SqlQueueStore(self.engine)),
             logs=JobLogs(self.store, self.launcher, self.folders),
             kept_logs=KeptLogs(self.store, self.settings),
             predictions=Predictions(self.launcher, MemoryPredictionFolders(), self.settings),
             trials=Trials(self.folders),
             access=self.access,
+            shelf=shelf_of(self.engine, self.store, self.folders, self.settings, self.registry),
             **feeds(self.engine, self.store, self.settings),
         )
         with serve_desk(self.settings, desk, port) as self.url:

@@ -3,6 +3,7 @@
 import { h, outward, put } from "./dom.js";
 import { figure } from "./format.js";
 import { scrolling } from "./job_overview.js";
+import { inMlflow, mlflowRoot, modelPath } from "./model_source.js";
 import { empty } from "./notice.js";
 
 export function resultPanel(body, first) {
@@ -47,15 +48,9 @@ function winner(search) {
 /** Models that a job registered, with links to MLflow where the job's links tell where that is. */
 export function modelTable(models, job) {
   const root = mlflowRoot(job);
-  return table("Models", ["Name", "Version", "Alias", "Network"], models.map((one) => [
-    root ? outward(`${root}/#/models/${encodeURIComponent(one.name)}/versions/${encodeURIComponent(one.version)}`, one.name) : one.name,
-    one.version, one.alias, one.task ? `${one.network}, ${one.task}` : one.network]));
-}
-
-/** The address of MLflow, as the link to a job's run has it; null without one. */
-export function mlflowRoot(job) {
-  const link = job.links?.mlflow ?? "";
-  return link.includes("/#/") ? link.slice(0, link.indexOf("/#/")) : null;
+  return table("Models", ["Name", "Version", "Alias", "Network", ...(root ? ["MLflow"] : [])], models.map((one) => [
+    h("a", { href: `#${modelPath(one.name, one.version)}` }, one.name), one.version, one.alias, one.task ? `${one.network}, ${one.task}` : one.network,
+    ...(root ? [outward(inMlflow(root, one.name, one.version), "this version")] : [])]));
 }
 
 function passage(tokens) {

@@ -1,14 +1,17 @@
 // Addresses to views. One view at a time is alive: its signal ends its requests and streams.
 
 import { access, getJson, hasKey, setKey } from "./api.js";
+import { corporaView } from "./corpora_view.js";
 import { h, put } from "./dom.js";
 import { jobView } from "./job_view.js";
 import { jobsView } from "./jobs_view.js";
-import { modelsView } from "./models_view.js";
+import { modelView, modelsView } from "./models_view.js";
 import { empty, loading, showConnection } from "./notice.js";
 import { queueView } from "./queue_view.js";
 import { signInView } from "./sign_in.js";
 import { submitView } from "./submit_view.js";
+import { usageView } from "./usage_view.js";
+import { versionView } from "./version_view.js";
 
 const main = document.getElementById("main");
 let alive = new AbortController();
@@ -16,7 +19,7 @@ let shownJob = null;
 
 function route({ isFirst = false } = {}) {
   const [path, words] = location.hash.replace(/^#\/?/, "").split("?");
-  const [place, id, tab] = path.split("/").map(decoded);
+  const [place, id, tab, version] = path.split("/").map(decoded);
   const query = new URLSearchParams(words ?? "");
   if (place === "jobs" && id && shownJob?.id === id) return shownJob.turn(tab); // its stream goes on
   const held = main.contains(document.activeElement) ? document.activeElement.name : ""; // a filter that was changed
@@ -29,7 +32,11 @@ function route({ isFirst = false } = {}) {
   if (place === "jobs" && id) shownJob = { id, turn: jobView(main, id, tab, signal) };
   else if (place === "submit") submitView(main, query, signal);
   else if (place === "queue") queueView(main, signal);
+  else if (place === "models" && id && tab === "versions" && version) versionView(main, id, version, signal);
+  else if (place === "models" && id) modelView(main, id, signal);
   else if (place === "models") modelsView(main, signal);
+  else if (place === "corpora") corporaView(main, signal);
+  else if (place === "usage") usageView(main, query, signal);
   else if (!place || place === "jobs") jobsView(main, query, goToJobs, signal);
   else put(main, h("h1", { tabindex: "-1" }, "Not here"), empty("There is no such page. ", h("a", { href: "#/jobs" }, "Jobs")));
   const heading = main.querySelector("h1");

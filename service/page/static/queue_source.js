@@ -1,21 +1,13 @@
-// The queue as the list of jobs tells it: by priority, and of equals the oldest first, as docs/jobs.md says. A route
-// that gives the order itself takes this file's place, and nothing else changes.
+// The queue as the service plans it, and the paused jobs, which are outside it.
 
+import { getJson } from "./api.js";
 import { JobList } from "./job_list.js";
 
-const MOST = 1000;
+const MOST = 1000; // paused jobs
 
-/** `{active, waiting, paused}`: jobs that hold a place, those that wait in their order, and those kept outside. */
+/** The answer of `GET /v1/queue`, with `paused`: jobs that somebody keeps outside. Raises Problem. */
 export async function readQueue(signal) {
-  const list = new JobList({ state: ["QUEUED", "PAUSED", "STARTING", "RUNNING", "PAUSING", "CANCELLING"] }, signal);
-  await list.readUntil(MOST);
-  const oldest = [...list.jobs.values()].reverse();
-  const isHeld = (job) => job.state === "PAUSED" || (job.state === "QUEUED" && job.pause_requested);
-  const place = (job) => job.waiting?.position ?? Infinity;
-  return {
-    active: oldest.filter((job) => !["QUEUED", "PAUSED"].includes(job.state)),
-    waiting: oldest.filter((job) => job.state === "QUEUED" && !isHeld(job)).sort((one, other) => place(one) - place(other) || other.priority - one.priority),
-    paused: oldest.filter(isHeld),
-    isWhole: list.isWhole,
-  };
+  const paused = new JobList({ state: ["PAUSED"] }, signal);
+  const [queue] = await Promise.all([getJson("/v1/queue", {}, signal), paused.readUntil(MOST)]);
+  return { ...queue, paused: [...paused.jobs.values()].reverse(), hasAllPaused: paused.isWhole };
 }

@@ -1,7 +1,7 @@
-// Who runs, who waits and in which order, who is kept outside.
+// Who runs, who waits, in which order and why, what owners hold, and what the cluster has left.
 
 import { h, put, say } from "./dom.js";
-import { count, duration, progressWords, stateBadge, when } from "./format.js";
+import { count, figure, progressWords, stateBadge, when } from "./format.js";
 import { table } from "./job_result.js";
 import { empty, loading, problemBox, showConnection } from "./notice.js";
 import { readQueue } from "./queue_source.js";
@@ -22,14 +22,14 @@ export function queueView(main, signal) {
     timer = null;
     try {
       const queue = await readQueue(signal);
-      say(summary, `${count(queue.active.length)} on the cluster, ${count(queue.waiting.length)}${queue.isWhole ? "" : " or more"} waiting, ${count(queue.paused.length)} paused`);
+      say(summary, `${count(queue.running.length)} of at most ${count(queue.max_running_jobs)} on the cluster, ${count(queue.waiting.length)} waiting, ${count(queue.paused.length)}${queue.hasAllPaused ? "" : " or more"} paused`);
       const held = area.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
       put(area, parts(queue));
       put(trouble);
       if (held) area.querySelector(`a[href="${CSS.escape(held)}"]`)?.focus();
     } catch (error) {
       if (error.name === "AbortError") return;
-      if (area.querySelector("table") === null) put(area);
+      if (area.querySelector("table, .facts") === null) put(area);
       put(trouble, problemBox(error, { onRetry: read }));
     }
   };
@@ -40,20 +40,45 @@ export function queueView(main, signal) {
   signal.addEventListener("abort", () => clearTimeout(timer));
 }
 
-function parts({ active, waiting, paused }) {
+function parts({ running, waiting, paused, owners, cluster }) {
   const link = (job) => h("a", { href: `#/jobs/${job.job_id}` }, job.name);
-  const since = (job) => when(job.waiting?.since ?? job.created_at);
   const section = (title, none, names, rows) => [h("h2", null, title), rows.length ? table(title, names, rows.slice(0, SHOWN), true) : empty(none),
     rows.length > SHOWN ? h("p", { class: "quiet" }, `and ${count(rows.length - SHOWN)} more`) : null];
-  // Reasons where the service gives them; without, the order says all that is known.
-  const hasReasons = waiting.some((job) => job.waiting);
-  const why = (job) => (hasReasons ? [job.waiting?.message ?? ""] : []);
   return [
-    section("On the cluster", "Nothing runs.", ["State", "Job", "Owner", "Progress", "Running time"],
-      active.map((job) => [stateBadge(job.state), link(job), job.owner, progressWords(job), duration(job.running_seconds)])),
-    section("Waiting, in their order", "Nobody waits.", ["Place", "Job", "Owner", "Priority", "Since", ...(hasReasons ? ["Why"] : [])],
-      waiting.map((job, place) => [job.waiting?.position ?? place + 1, link(job), job.owner, job.priority, since(job), ...why(job)])),
+    h("h2", null, "Cluster"), clusterFacts(cluster),
+    section("On the cluster", "Nothing runs.", ["State", "Job", "Owner", "Priority", "CPUs", "GPUs", "Since"],
+      running.map((job) => [stateBadge(job.state), [link(job), yielded(job)], job.owner, job.priority, figure(job.num_cpus), job.num_gpus, when(job.run_started_at)])),
+    section("Waiting, in their order", "Nobody waits.", ["Place", "Job", "Owner", "Priority", "CPUs", "GPUs", "Since", "Why"],
+      waiting.map((job) => [job.waiting?.position ?? "–", [link(job), yielded(job)], job.owner, job.priority, figure(job.num_cpus), job.num_gpus,
+        when(job.waiting?.since ?? job.created_at), job.waiting?.message ?? ""])),
+    section("Owners", "Nobody runs or waits.", ["Owner", "Jobs", "CPUs", "GPUs", "Share now", "Share of late", "Quota"],
+      owners.map((one) => [one.owner, one.num_running_jobs, figure(one.num_cpus), figure(one.num_gpus), percent(one.share), percent(one.recent_share), quotaWords(one.quota)])),
+    owners.length ? h("p", { class: "quiet" }, "Of equal priority, the least of both shares together goes first.") : null,
     section("Paused", "Nobody is paused.", ["State", "Job", "Owner", "Priority", "Progress"],
       paused.map((job) => [stateBadge(job.state), link(job), job.owner, job.priority, progressWords(job)])),
   ];
+}
+
+function clusterFacts(cluster) {
+  const left = (free, all) => (free === null && all === null ? "not known" : `${figure(free)} of ${figure(all)}`);
+  const facts = [
+    ["Ray", cluster.is_reachable ? "answers" : "does not answer"],
+    ["Free CPUs", left(cluster.free_cpus, cluster.num_cpus)],
+    ["Free GPUs", left(cluster.free_gpus, cluster.num_gpus)],
+    ["Seen", when(cluster.seen_at)],
+  ];
+  return h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+}
+
+function yielded({ num_preemptions: times }) {
+  return times ? h("small", null, `made room for others ${times === 1 ? "once" : `${count(times)} times`}`) : null;
+}
+
+function percent(share) {
+  return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
+}
+
+function quotaWords({ max_running_jobs: jobs, max_cpus: cpus, max_gpus: gpus }) {
+  const limits = [[jobs, "jobs"], [cpus, "CPUs"], [gpus, "GPUs"]].filter(([limit]) => limit !== null && limit !== undefined);
+  return limits.length ? limits.map(([limit, what]) => `${figure(limit)} ${what}`).join(", ") : "none";
 }
