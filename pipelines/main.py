@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Literal, NoReturn
 
 import ray
 import ray.exceptions
@@ -103,16 +103,15 @@ def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
         JobSuperseded: a later attempt has begun. Nothing more may be written then.
     """
     reporter = ProgressReporter(directory, heartbeat=True, on_superseded=_leave, attempt=attempt)
+    termination = Termination()
     try:
         spec = directory.read_spec()
         connect_to_ray()
-        signal.signal(signal.SIGTERM, _raise_stopped)  # after Ray, which sets a handler of its own
+        signal.signal(signal.SIGTERM, termination)  # after Ray, which sets a handler of its own
         with reporter:
             return _stages_of(spec)(directory, spec, attempt, tracking_uri, reporter)
     except Stopped:
-        # Nothing is said of the job: another attempt may go on with it. MLflow hears of the end from nobody else.
-        _end(directory, tracking_uri, reporter, JobResult(state="CANCELLED", attempt=attempt))
-        raise SystemExit(STOPPED_STATUS) from None
+        _stop(directory, attempt, tracking_uri, reporter)
     except JobCancelled:
         state = _stopped_state(directory, attempt)
         log.info("job_stopped", extra={"state": state})
@@ -120,6 +119,9 @@ def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
     except JobSuperseded:
         raise
     except Exception as error:
+        if termination.has_come:
+            log.info("stopped_within", extra={"reason": repr(error)[:300]})
+            _stop(directory, attempt, tracking_uri, reporter)
         failure = describe_failure(error, reporter.current_stage, directory.storage_uri)
         log.log(
             logging.ERROR, "job_failed", extra={"failure": failure.model_dump()}, exc_info=failure.code == "internal"
@@ -150,6 +152,26 @@ class Stopped(BaseException):
     """SIGTERM came: Ray stops the job, and kills it three seconds later."""
 
 
+class Termination:
+    """What SIGTERM calls. It is remembered: raised in the midst of C code, `Stopped` can come out as another error."""
+
+    def __init__(self) -> None:
+        self.has_come = False
+
+    def __call__(self, signal_number: int, frame: FrameType | None) -> None:
+        """Raises:
+        Stopped: always.
+        """
+        self.has_come = True
+        raise Stopped
+
+
+def _stop(directory: JobDirectory, attempt: int, tracking_uri: str, reporter: ProgressReporter) -> NoReturn:
+    """Leave without a word of the job: another attempt may go on with it. MLflow hears of the end from nobody else."""
+    _end(directory, tracking_uri, reporter, JobResult(state="CANCELLED", attempt=attempt))
+    raise SystemExit(STOPPED_STATUS) from None
+
+
 def _leave(error: JobSuperseded) -> None:
     """End this process at once, and with it, as Ray sees to, all it has started: a later attempt writes where they do.
 
@@ -171,10 +193,6 @@ def _stopped_state(directory: JobDirectory, attempt: int) -> Literal["CANCELLED"
     except (storage.StorageError, ValueError) as error:
         log.warning("control_unreadable", extra={"reason": str(error)[:300]})
         return "PAUSED"
-
-
-def _raise_stopped(signal_number: int, frame: FrameType | None) -> None:
-    raise Stopped
 
 
 def describe_failure(error: BaseException, stage: Stage, storage_uri: str) -> Failure:

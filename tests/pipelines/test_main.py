@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from pipelines import main as entrypoint
 from pipelines.errors import (
     CheckpointError,
     CorpusError,
@@ -14,8 +18,10 @@ from pipelines.errors import (
     ResourceError,
     StorageError,
 )
-from pipelines.main import describe_failure, main
+from pipelines.job import JobDirectory
+from pipelines.main import STOPPED_STATUS, Stopped, describe_failure, main
 from pipelines.specs.parsing import resolve_spec
+from pipelines.specs.presets import PRESETS
 from pipelines.specs.spec_errors import SpecError
 
 
@@ -67,3 +73,28 @@ def test_remote_storage_without_mlflow_is_refused(monkeypatch, tmp_path: Path, c
     spec.write_text("kind: pretrain\npreset: tiny")
     assert main(["--spec", str(spec), "--storage-uri", f"{bucket}/electra"]) == 2
     assert "MLFLOW_TRACKING_URI must be set" in capsys.readouterr().err
+
+
+def test_a_stop_that_comes_out_of_c_code_as_another_error_is_no_failure(monkeypatch, tmp_path: Path):
+    """As `Stopped` did out of Ray's `get`: the SystemError of a constructor in whose midst SIGTERM came."""
+
+    def stages(*_: object) -> NoReturn:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except Stopped as error:
+            raise SystemError("returned a result with an exception set") from error
+        raise AssertionError("nothing was stopped")
+
+    directory = JobDirectory(str(tmp_path / "jobs" / "pt-1"))
+    directory.write_spec(PRESETS["tiny"]())
+    directory.hold(1)
+    monkeypatch.setattr(entrypoint, "connect_to_ray", lambda: None)
+    monkeypatch.setattr(entrypoint, "_stages_of", lambda spec: stages)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            entrypoint.run(directory, 1, f"sqlite:///{tmp_path}/mlflow.sqlite")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert caught.value.code == STOPPED_STATUS
+    assert directory.read_result() is None
