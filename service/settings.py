@@ -324,7 +324,7 @@ class Settings(BaseSettings):
         return None
 
     def read_webhook_key(self) -> str | None:
-        """What the secrets of webhooks are derived from; None where there is nothing.
+        """What the secrets of webhooks are derived from; None where there is none, or a file too short for one.
 
         Raises:
             OSError: the file cannot be read or made.
@@ -332,7 +332,8 @@ class Settings(BaseSettings):
         if self.webhook_key is not None:
             return self.webhook_key.get_secret_value()
         if self.webhook_key_path is not None:
-            return self.webhook_key_path.expanduser().read_text(encoding="utf-8").strip()
+            key = self.webhook_key_path.expanduser().read_text(encoding="utf-8").strip()
+            return key if len(key) >= MIN_WEBHOOK_KEY_CHARACTERS else None
         return own_secret(self.home / "webhook-key") if self.access == "open" else None
 
     def job_uri(self, job_id: str) -> str:

@@ -117,7 +117,8 @@ def _active(job: Job, settings: Settings, now: datetime) -> Active:
     least_run = timedelta(seconds=settings.preemption_min_run_seconds)
     has_run = job.run_started_at is not None and now - job.run_started_at >= least_run
     has_spoken = job.progress is not None and job.progress.attempt == job.attempt
-    is_stopping = job.cancel_requested_at is not None or job.pause_requested_at is not None
+    wishes = (job.cancel_requested_at, job.pause_requested_at, job.stop_asked_at)
+    is_stopping = any(asked_at is not None for asked_at in wishes)
     return Active(
         job_id=job.job_id,
         owner=job.owner,

@@ -100,6 +100,8 @@ def _server(name: str, url: str | None, path: str, headers: dict[str, str], vers
     if url is None:
         return Finding(name, Status.OK, "none is named; `electra up` brings its own")
     answer = _ask(f"{url.rstrip('/')}{path}", headers)
+    # What is shown ends up in reports of faults: without a password.
+    url = urlsplit(url)._replace(netloc=urlsplit(url).netloc.rpartition("@")[2]).geturl()
     if isinstance(answer, str):
         return Finding(name, Status.FAIL, f"{url}: {answer}", "Is it running, and are address and token right?")
     try:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine, Select, String, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Engine, Select, String, delete, exists, func, insert, select, tuple_, update
 from sqlalchemy.orm import Session, aliased
 
 from service.access.audit import AuditEntry
@@ -99,28 +99,27 @@ class SqlWebhookStore:
         self._change(statement.values(values).returning(DeliveryRow.delivery_id), audit)
 
     def list_due(self, at: datetime, limit: int) -> Sequence[Webhook]:
-        """Webhooks with something to send, those first whose oldest message has waited longest."""
+        """Webhooks with something to send, those first whose oldest message has waited longest.
+
+        Those that fail come after all others: however many they are, they hold up nobody's that answers.
+        """
         due = (
             select(DeliveryRow.webhook_id, func.min(DeliveryRow.due_at).label("due_at"))
-            .where(_IS_PENDING, DeliveryRow.due_at <= at)
+            .where(_IS_PENDING, DeliveryRow.due_at <= at, ~_is_held_up(at))
             .group_by(DeliveryRow.webhook_id)
             .subquery()
         )
         query = select(WebhookRow).join(due, due.c.webhook_id == WebhookRow.webhook_id)
-        return self._read(query.where(WebhookRow.disabled_at.is_(None)).order_by(due.c.due_at).limit(limit))
+        return self._read(
+            query.where(WebhookRow.disabled_at.is_(None))
+            .order_by(WebhookRow.failing_since.is_not(None), due.c.due_at)
+            .limit(limit)
+        )
 
     def due_deliveries(self, webhook_id: str, at: datetime, limit: int) -> Sequence[Delivery]:
         """What is to be sent to a webhook, in order; nothing of a job whose earlier message waits for its time."""
-        earlier = aliased(DeliveryRow)
-        is_held_up = exists().where(
-            earlier.webhook_id == webhook_id,
-            earlier.state == DeliveryState.PENDING.value,
-            earlier.job_id == DeliveryRow.job_id,
-            earlier.seq < DeliveryRow.seq,
-            earlier.due_at > at,
-        )
         query = select(DeliveryRow).where(
-            DeliveryRow.webhook_id == webhook_id, _IS_PENDING, DeliveryRow.due_at <= at, ~is_held_up
+            DeliveryRow.webhook_id == webhook_id, _IS_PENDING, DeliveryRow.due_at <= at, ~_is_held_up(at)
         )
         return self._deliveries(query.order_by(DeliveryRow.seq, DeliveryRow.delivery_id).limit(limit))
 
@@ -207,3 +206,15 @@ def _say_kept(audit: AuditEntry) -> None:
     """After the commit: whoever asked for the row knows that it is there."""
     if audit.on_kept is not None:
         audit.on_kept()
+
+
+def _is_held_up(at: datetime) -> ColumnElement[bool]:
+    """Whether an earlier message of the same job to the same webhook waits for its time."""
+    earlier = aliased(DeliveryRow)
+    return exists().where(
+        earlier.webhook_id == DeliveryRow.webhook_id,
+        earlier.state == DeliveryState.PENDING.value,
+        earlier.job_id == DeliveryRow.job_id,
+        earlier.seq < DeliveryRow.seq,
+        earlier.due_at > at,
+    )

@@ -186,7 +186,10 @@ class _Planner:
             return (
                 f" {', '.join(one.job_id for one in victims)} {'makes' if len(victims) == 1 else 'make'} room for it."
             )
-        if not self._has_reservation and self._now - job.queued_at >= self._rules.reservation:
+        is_due = not self._has_reservation and self._now - job.queued_at >= self._rules.reservation
+        # Where somebody else's program holds what is missing, no job of ours makes the room by ending: to keep what is
+        # free would hold up all others, for ever.
+        if is_due and self._will_fit(demand, [one for one in self._active if not one.is_leaving]):
             self._has_reservation = True
             self._claim(job, demand)
             return " What comes free is kept for it."

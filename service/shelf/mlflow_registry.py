@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +22,9 @@ class MlflowRegistry:
     def __init__(self, settings: Settings) -> None:
         uri = settings.mlflow_tracking_uri or settings.mlflow_url or ""
         self._uri = uri if uri.startswith(("http://", "https://")) else None
-        self._client = httpx.Client(timeout=TIMEOUT)
+        names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+        user, password = (os.environ.get(name) for name in names)
+        self._client = httpx.Client(timeout=TIMEOUT, auth=(user, password) if user and password else None)
 
     def search_models(self, prefix: str, token: str | None, limit: int) -> tuple[list[RegisteredModel], str | None]:
         """Models whose names begin so, by name, and the token of the next page."""

@@ -48,7 +48,12 @@ class Needs:
                 return f"{job_id} uses it, is no job of this service's database, and has left no result"
         texts = {_corpus_section(job) for job in known.values() if job is not None} - {None}
         for job in self.jobs:
-            if job.kind in KINDS_WITH_CORPUS and _corpus_section(job) in texts:
+            if job.kind not in KINDS_WITH_CORPUS:
+                continue
+            section = _corpus_section(job)
+            if section is None:
+                return _unread(job)
+            if section in texts:
                 return f"{job.job_id} is {job.state} and has the same corpus section"
         return None
 
@@ -72,7 +77,10 @@ class Needs:
         for job in self.jobs:
             if job_id in self._retried_by(job):
                 return f"{job.job_id} is {job.state} and goes on with its work"
-            if any(_lies_within(uri, folder) for uri in _uris(job)):
+            uris = _uris(job)
+            if uris is None:
+                return _unread(job)
+            if any(_lies_within(uri, folder) for uri in uris):
                 return f"{job.job_id} is {job.state} and reads from it"
         return None
 
@@ -112,11 +120,16 @@ def _corpus_section(job: Job) -> str | None:
     return None if section is None else json.dumps(section.model_dump(mode="json"), sort_keys=True)
 
 
-def _uris(job: Job) -> list[str]:
+def _uris(job: Job) -> list[str] | None:
+    """What a job reads; None where its spec cannot be read, as that of a later version's service."""
     try:
         return [place.uri for place in places(read_stored_spec(job.spec_json))]
     except ValueError:
-        return []
+        return None
+
+
+def _unread(job: Job) -> str:
+    return f"{job.job_id} is {job.state}, and its spec cannot be read: it may need anything"
 
 
 def _lies_within(uri: str, folder: str) -> bool:

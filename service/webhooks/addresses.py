@@ -40,8 +40,8 @@ def check_url(url: str, named_hosts: Sequence[str]) -> None:
         raise _refused("must start with https:// unless ELECTRA_WEBHOOK_HOSTS names the host", url)
     try:
         public_address(host, _port(parts))
-    except OSError as error:
-        # One answer for both: what names mean inside is nobody's business.
+    except (OSError, UnicodeError) as error:  # the latter of a name that is none, as `a..b`
+        # One answer for all: what names mean inside is nobody's business.
         raise _refused("must be at a host that resolves to public addresses alone", url) from error
 
 

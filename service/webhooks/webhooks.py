@@ -18,7 +18,7 @@ from service.errors import (
     WebhooksOffError,
     WrongDeliveryStateError,
 )
-from service.settings import Settings
+from service.settings import MIN_WEBHOOK_KEY_CHARACTERS, Settings
 from service.webhooks.addresses import check_url
 from service.webhooks.records import PING, Delivery, DeliveryState, Webhook, WebhookStore
 from service.webhooks.signing import key_fingerprint, new_webhook_id, webhook_secret
@@ -59,7 +59,8 @@ class Webhooks:
         self._access.project_for(caller, name, Permission.JOBS_READ)
         key = self._settings.read_webhook_key()
         if key is None:
-            raise WebhooksOffError("Set ELECTRA_WEBHOOK_KEY or ELECTRA_WEBHOOK_KEY_PATH: without it nothing is signed.")
+            rule = f"of {MIN_WEBHOOK_KEY_CHARACTERS} characters or more: without it nothing is signed"
+            raise WebhooksOffError(f"Set ELECTRA_WEBHOOK_KEY or ELECTRA_WEBHOOK_KEY_PATH, a secret {rule}.")
         check_url(url, self._settings.webhook_hosts)
         if len(self._store.list_webhooks(frozenset({name}), MAX_WEBHOOKS)) >= MAX_WEBHOOKS:
             rule = f"must have {MAX_WEBHOOKS} webhooks at most"

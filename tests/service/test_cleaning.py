@@ -162,6 +162,20 @@ async def test_a_queued_job_of_another_text_keeps_nothing(shelf: Shelf) -> None:
     assert (await shelf.clean(**ONLY_CORPORA))["num_deleted"] == 1
 
 
+async def test_a_job_whose_spec_cannot_be_read_keeps_all(shelf: Shelf) -> None:
+    """A later version's, while the service is being upgraded or was taken back."""
+    shelf.corpus(shelf.job(**DONE).job_id)
+    later = shelf.job(spec_json='{"kind": "pretrain", "of_tomorrow": 1}')
+    assert f"{later.job_id} is QUEUED, and its spec cannot be read" in await shelf.reason(**ONLY_CORPORA)
+
+
+async def test_checkpoints_stay_while_a_spec_cannot_be_read(shelf: Shelf) -> None:
+    steps = shelf.checkpoints(shelf.job(**DONE), 100, 200)
+    shelf.job(spec_json='{"kind": "finetune", "of_tomorrow": 1}')
+    await shelf.clean(dry_run=False, checkpoints_to_keep=0)
+    assert steps() == [100, 200]
+
+
 async def test_nothing_goes_while_a_job_has_not_said_what_it_uses(shelf: Shelf) -> None:
     """It has just started, or its image is older than the notes."""
     shelf.corpus()

@@ -131,8 +131,8 @@ def test_only_what_it_wants_is_kept_for_it() -> None:
 
 def test_a_place_is_kept_too() -> None:
     jobs = [waiting("large", wants(6, 1), age=10**4), waiting("small")]
-    nodes = [node(8, 1, free=8, free_gpus=0)]
-    assert reasons(planned(jobs, nodes=nodes, places=1)) == {"large": "cluster_busy", "small": "behind"}
+    active, nodes = [running("r", wants(1, 1))], [node(8, 1, free=7, free_gpus=0)]
+    assert reasons(planned(jobs, active, nodes, places=2)) == {"large": "cluster_busy", "small": "behind"}
 
 
 def test_only_one_job_has_room_kept_for_waiting_long() -> None:
@@ -156,3 +156,15 @@ def test_positions_count_in_the_order_of_the_queue() -> None:
         [waiting("c", age=1), waiting("b", age=2), waiting("a", priority=1)], [running("r")], places=1, preempts=False
     )
     assert [(wait.job_id, wait.position) for wait in plan.waits] == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_what_no_job_of_ours_frees_by_ending_is_kept_for_nobody() -> None:
+    """Somebody else's program holds 1 of 8 CPUs for good: the large one waits alone."""
+    large, small = waiting("large", wants(8), age=3600, priority=1), waiting("small", wants(2))
+    plan = planned([large, small], nodes=[node(8, free=7)], places=1)
+    assert (plan.admit, reasons(plan)) == (("small",), {"large": "cluster_busy"})
+
+
+def test_what_jobs_of_ours_free_by_ending_is_kept() -> None:
+    large, small = waiting("large", wants(8), age=3600), waiting("small", wants(2))
+    assert planned([large, small], [BUSY]).admit == ()

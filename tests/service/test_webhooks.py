@@ -220,6 +220,28 @@ def test_a_failing_job_does_not_hold_up_others(world: World) -> None:
         assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 2
 
 
+def test_webhooks_that_fail_come_after_those_that_do_not(world: World, receiver: Receiver) -> None:
+    with receiving(statuses=[500]) as broken:
+        failing, _ = world.create(broken.url, ("created",))
+        world.jobs.insert(make_job())
+        world.send()
+        sound, _ = world.create(receiver.url, ("created",))
+        world.jobs.insert(make_job())
+        due = [one.webhook_id for one in world.store.list_due(latest(world), 100)]
+        assert due == [sound.webhook_id, failing.webhook_id]
+
+
+def test_what_waits_behind_an_earlier_message_takes_no_turn(world: World) -> None:
+    with receiving(statuses=[500]) as receiver:
+        webhook, _ = world.create(receiver.url)
+        job = make_job()
+        world.jobs.insert(job)
+        world.send()
+        world.jobs.update(job, state=JobState.STARTING, attempt=1)
+        assert world.states(webhook) == [DeliveryState.PENDING] * 2
+        assert world.store.list_due(latest(world), 100) == []
+
+
 def test_what_never_arrives_is_given_up_and_can_be_sent_again(world: World, receiver: Receiver) -> None:
     receiver.statuses = [500]
     webhook, _ = world.create(receiver.url, ("created",))
@@ -367,6 +389,7 @@ def test_a_name_that_comes_to_mean_a_place_inside_is_not_asked(
         "ftp://93.184.216.34/",
         "https:///x",
         "https://93.184.216.34:99999/",
+        "https://a..b/",
         "https://93.184.216.34/\r\nX: y",
         "no url",
     ],
@@ -387,6 +410,13 @@ def test_with_keys_there_are_no_webhooks_before_there_is_a_key(engine: Engine, s
     world = World(engine, settings, access="keys", webhook_key=None)
     with pytest.raises(WebhooksOffError):
         world.create(f"http://{LOCAL}:9/")
+
+
+@pytest.mark.parametrize("text", ["", "k" * 31])
+def test_a_file_that_is_too_short_for_a_secret_is_no_key(settings: Settings, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "key"
+    path.write_text(text)
+    assert Settings(home=settings.home, webhook_key_path=path).read_webhook_key() is None
 
 
 def test_a_service_of_one_user_makes_its_own_key_for_itself_alone(settings: Settings) -> None:

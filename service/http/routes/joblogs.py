@@ -91,7 +91,7 @@ async def get_logs(
     if is_followed:
         after = _position(last_event_id) if last_event_id else LinePosition(query.attempt or 1, 0)
         events = _events(logs, job_id, after)
-        return EventSourceResponse(await guard.open(events), ping=KEEP_ALIVE_SECONDS)
+        return EventSourceResponse(await guard.open(events), ping=KEEP_ALIVE_SECONDS, send_timeout=SEND_TIMEOUT_SECONDS)
     return PlainTextResponse(await run_in_threadpool(logs.read, job, query.attempt, query.tail))
 
 
