@@ -12,7 +12,7 @@ from pipelines import storage
 from pipelines.errors import PipelineError
 from service.interfaces import FolderError, JobFolders, JobStore
 from service.settings import Settings
-from service.shelf.clean_records import CleanedItem, CleanedKind, CleanWish
+from service.shelf.clean_records import CleanedItem, CleanedKind, CleanWish, Outcome
 from service.shelf.needs import Needs
 from service.shelf.withdrawing import StillNeededError, withdraw
 
@@ -85,11 +85,11 @@ class Sweeper:
         return CleanedItem(kind=kind, path=path, size_bytes=size_bytes, outcome="kept", reason=reason)
 
     @staticmethod
-    def _item(candidate: Candidate, outcome: str, reason: str) -> CleanedItem:
+    def _item(candidate: Candidate, outcome: Outcome, reason: str) -> CleanedItem:
         return CleanedItem(
             kind=candidate.kind,
             path=candidate.path,
             size_bytes=candidate.size_bytes,
-            outcome=outcome,  # type: ignore[arg-type]
+            outcome=outcome,
             reason=reason,
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 import structlog
+from page_browser import WIDE, Browser, chromium
 from postgres_server import fresh_database, postgres_server
 from service_doubles import FakeLauncher, MemoryFolders, MemoryPredictionFolders
 from service_feeds import feeds
@@ -146,3 +147,19 @@ async def client(settings: Settings, desk: Desk) -> AsyncIterator[httpx.AsyncCli
         httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
         yield client
+
+
+@pytest.fixture(scope="module")
+def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One for a file of tests: it takes seconds to start."""
+    with chromium(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(shared_browser: Browser) -> Iterator[Browser]:
+    """As wide as a desk has it; whatever the page complained of fails the test."""
+    shared_browser.size(WIDE)
+    yield shared_browser
+    assert shared_browser.complaints() == []
+    shared_browser.open("about:blank")

@@ -5,27 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from page_browser import NARROW, WIDE, Browser, chromium
+from page_browser import NARROW, WIDE, Browser
 from page_world import PageWorld
 
 from pipelines.specs.documents import Failure
 from service.interfaces import AttemptState
 from service.settings import Settings
 from service.states import JobState
-
-
-@pytest.fixture(scope="module")
-def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
-
-
-@pytest.fixture
-def browser(shared_browser: Browser) -> Iterator[Browser]:
-    shared_browser.size(WIDE)
-    yield shared_browser
-    assert shared_browser.complaints() == []
-    shared_browser.open("about:blank")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from access_world import keys_settings
-from page_browser import Browser, chromium
+from page_browser import Browser
 from page_world import PageWorld
 
 from pipelines.specs.parsing import load_spec, resolve_spec
@@ -22,19 +22,6 @@ EXAMPLES = sorted(
     path for path in (Path(__file__).parents[2] / "examples").rglob("*.yaml") if path.parent.name != "kubernetes"
 )
 """Specs; what is for Kubernetes holds manifests."""
-
-
-@pytest.fixture(scope="module")
-def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
-
-
-@pytest.fixture
-def browser(shared_browser: Browser) -> Iterator[Browser]:
-    yield shared_browser
-    assert shared_browser.complaints() == []
-    shared_browser.open("about:blank")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from access_world import ROOT, keys_settings
-from page_browser import NARROW, WIDE, Browser, chromium
+from page_browser import NARROW, WIDE, Browser
 from page_world import PageWorld
 from service_shelf import DIGEST, export_files, keep_corpus, made_by
 
@@ -20,20 +20,6 @@ from service.settings import Settings
 from service.states import JobState
 
 TAGS = {"electra.network": "discriminator"}
-
-
-@pytest.fixture(scope="module")
-def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
-
-
-@pytest.fixture
-def browser(shared_browser: Browser) -> Iterator[Browser]:
-    shared_browser.size(WIDE)
-    yield shared_browser
-    assert shared_browser.complaints() == []
-    shared_browser.open("about:blank")
 
 
 @pytest.fixture
