@@ -17,7 +17,7 @@ from electra_core.initialization import glorot_linear, sinusoidal_, truncated_no
 from electra_core.kernels import attention, compute_dtype, native_kernels
 from electra_core.native.functions import EncoderLayerFunction, LayerSettings, NativeDropout
 from electra_core.native.library import NativeLibrary
-from electra_core.neighbours import hand_on_positions_, look_beside_, separate_positions_
+from electra_core.neighbours import hand_on_positions_, look_beside_, look_for_likes_, separate_positions_
 from electra_core.randomness import Draws, stream_id
 
 MASKED_SCORE = -1e9
@@ -174,6 +174,8 @@ class Encoder(nn.Module):
                 hand_on_positions_(self.embeddings_projection, config)
             first: EncoderLayer = self.layers[0]  # type: ignore[assignment]
             look_beside_(first.query_key_value, config)
+            for index, layer in enumerate(self.layers):
+                look_for_likes_(layer.query_key_value, config, 0 if index else config.num_position_features)
         self.embeddings_stream = stream_id(f"{name}.embeddings")
 
     def forward(self, embedded_BLE: Tensor, attention_mask: Tensor | None, draws: Draws | None) -> Tensor:

@@ -1,10 +1,12 @@
-"""A start in which the heads of the first layer look at the tokens beside their own.
+"""A start in which heads look at the tokens beside their own, and others at tokens that are alike.
 
 From random weights an encoder has to find out where a token's neighbours are before it can learn anything of their
 order; until then a masked language model knows frequencies and topics alone, and its loss stays on a plateau for
 millions of tokens. Here that much is built in: some features of the embeddings hold the position and hardly anything
-of the word, and queries and keys of the first layer compare them, two thirds of the heads at offsets of their own. All
-of it is learned on from there, and the network is an ordinary one: only the numbers it starts from differ.
+of the word, and queries and keys of the first layer compare them, two thirds of the heads at offsets of their own. The
+last third of the heads, in every layer, starts with keys equal to its queries: it looks for what is like its own token,
+wherever that stands, without which two texts are hardly compared. All of it is learned on from there, and the network
+is an ordinary one: only the numbers it starts from differ.
 
 V padded_vocab_size, P positions, E embedding_size, F `EncoderConfig.num_position_features`.
 """
@@ -24,6 +26,8 @@ POSITION_SCALE = 2.0
 """Height of the sinusoids as a multiple of `initializer_range`."""
 WORD_SHARE = 0.1
 """What is left of the word embeddings in the features that hold the position."""
+SAMENESS = 6.0
+"""Score of an equal token where a head looks for those, others being at 0: among 128 tokens about 3/4 of the weight."""
 SHARPNESS = 1.25
 """How much higher a head scores the position it looks for than the one beside it: e^1.25 = 3.5 times its weight."""
 _TRUNCATED_VARIANCE = 0.774
@@ -33,7 +37,7 @@ _TRUNCATED_VARIANCE = 0.774
 def head_offsets(num_heads: int) -> list[int]:
     """Where the first two thirds of the heads look, in tokens from their own: −1, 1, −2, 2 and so on.
 
-    The others start as normal, free to compare what tokens are wherever they stand.
+    The others look for equal tokens.
     """
     return [-(index // 2 + 1) if index % 2 == 0 else index // 2 + 1 for index in range(math.ceil(num_heads * 2 / 3))]
 
@@ -77,6 +81,30 @@ def look_beside_(query_key_value: nn.Linear, config: EncoderConfig) -> None:
         query_key_value.weight[start : start + width] = (gain * turned).to(query_key_value.weight)
         keys = gain * torch.eye(width, hidden)
         query_key_value.weight[hidden + start : hidden + start + width] = keys.to(query_key_value.weight)
+
+
+@torch.no_grad()
+def look_for_likes_(query_key_value: nn.Linear, config: EncoderConfig, num_position_features: int) -> None:
+    """Let the last third of the heads compare tokens by what they are: their keys start equal to their queries.
+
+    So a token finds the same one in another text, to which a network this small hardly comes by itself. The product of
+    queries' and keys' weights then is about a multiple of the identity, as in trained networks (mimetic initialization:
+    Trockman and Kolter 2023, arXiv:2305.09828).
+
+    Args:
+        query_key_value: of any layer.
+        config: its network's.
+        num_position_features: the first so many features, which are the position's, do not count.
+    """
+    hidden, num_heads = config.hidden_size, config.num_attention_heads
+    width = hidden // num_heads
+    variance = _TRUNCATED_VARIANCE * config.initializer_range**2
+    gain = math.sqrt(SAMENESS / (math.sqrt(width) * variance * (hidden - num_position_features)))
+    for head in range(len(head_offsets(num_heads)), num_heads):
+        queries = query_key_value.weight[head * width : (head + 1) * width]
+        queries *= gain
+        queries[:, :num_position_features] = 0.0
+        query_key_value.weight[hidden + head * width : hidden + (head + 1) * width] = queries
 
 
 def _frequencies(width: int) -> Tensor:

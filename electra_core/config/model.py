@@ -104,9 +104,9 @@ class ModelConfig(FrozenModel):
     profit from."""
     attention_init: Literal["normal", "neighbours"] = "normal"
     """`normal` is the original's; `neighbours` starts two thirds of the heads in the first layer of each network at the
-    tokens beside their own, at offsets −1, 1, −2, 2 and so on, which a small budget otherwise spends on finding them.
-    It decides how positions start, too. A network with embeddings under 16 or heads under 8 wide has no room for it and
-    starts as `normal`."""
+    tokens beside their own, at offsets −1, 1, −2, 2 and so on, and the last third of the heads in every layer at tokens
+    that are alike, which a small budget otherwise spends on finding them. It decides how positions start, too. A
+    network with embeddings under 16 or heads under 8 wide has no room for it and starts as `normal`."""
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:

@@ -25,18 +25,27 @@ def model(**changes: object) -> ModelConfig:
     return ModelConfig.model_validate(fields)
 
 
-def attention_by_offset(config: EncoderConfig) -> Tensor:
-    """float[A, 2 LENGTH − 1]: mean weight of the first layer's heads at each offset, −LENGTH + 1 first."""
+def attention(config: EncoderConfig, input_ids: Tensor, layer: int) -> Tensor:
+    """float[B, A, LENGTH, LENGTH]: weights of a layer's heads for int64[B, LENGTH]."""
     rng = torch.Generator().manual_seed(7)
     embeddings, encoder = Embeddings(config, rng), Encoder(config, rng, "encoder")
-    input_ids = torch.randint(0, config.vocab_size, (8, LENGTH), generator=rng)
     hidden = embeddings(input_ids, None, None, 0)
     if encoder.embeddings_projection is not None:
         hidden = encoder.embeddings_projection(hidden)
+    for before in encoder.layers[:layer]:
+        hidden = before.eval()(hidden, None, None)
     width = config.hidden_size // config.num_attention_heads
-    heads = encoder.layers[0].query_key_value(hidden).view(8, LENGTH, 3, config.num_attention_heads, width)
+    heads = (
+        encoder.layers[layer].query_key_value(hidden).view(len(hidden), LENGTH, 3, config.num_attention_heads, width)
+    )
     query, key, _ = heads.permute(2, 0, 3, 1, 4).unbind(0)
-    weights = (query @ key.transpose(-1, -2) / width**0.5).softmax(-1).mean(0)
+    return (query @ key.transpose(-1, -2) / width**0.5).softmax(-1)
+
+
+def attention_by_offset(config: EncoderConfig) -> Tensor:
+    """float[A, 2 LENGTH − 1]: mean weight of the first layer's heads at each offset, −LENGTH + 1 first."""
+    input_ids = torch.randint(0, config.vocab_size, (8, LENGTH), generator=torch.Generator().manual_seed(8))
+    weights = attention(config, input_ids, 0).mean(0)
     offsets = range(-LENGTH + 1, LENGTH)
     return torch.stack([torch.diagonal(weights, offset, -2, -1).mean(-1) for offset in offsets], -1)
 
@@ -66,9 +75,21 @@ def test_a_normal_start_looks_nowhere_in_particular() -> None:
     assert (weights.amax(-1) < 4 / LENGTH).all()
 
 
-def test_the_last_third_of_the_heads_looks_nowhere_in_particular() -> None:
-    weights = attention_by_offset(model(num_attention_heads=6).discriminator(500))
-    assert (weights[4:].amax(-1) < 4 / LENGTH).all()
+@pytest.mark.parametrize("changes", [{}, {"embedding_size": 96}, {"num_attention_heads": 6, "initializer_range": 0.02}])
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_last_third_of_the_heads_looks_for_equal_tokens(changes: dict[str, object], layer: int) -> None:
+    def weight_on_likes(start: str) -> float:
+        """Of the token's like, as a multiple of the mean of all other tokens."""
+        config = model(**changes, attention_init=start).discriminator(500)
+        heads = attention(config, ids, layer)[:, len(head_offsets(config.num_attention_heads)) :]
+        weights = heads[:, :, 4].mean((0, 1))
+        return (weights[29] / ((1 - weights[4] - weights[29]) / (LENGTH - 2))).item()
+
+    rng = torch.Generator().manual_seed(7)
+    ids = torch.stack([torch.randperm(500, generator=rng)[:LENGTH] for _ in range(32)])
+    ids[:, 29] = ids[:, 4]
+    assert weight_on_likes("neighbours") > 3
+    assert weight_on_likes("normal") < 1.5
 
 
 def test_offsets_are_the_nearest_on_both_sides() -> None:
