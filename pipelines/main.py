@@ -41,6 +41,7 @@ from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.joblogs.context import LogContext, keep_logs
 from pipelines.logs import configure_logging
 from pipelines.memory import is_out_of_memory, memory_message
+from pipelines.origin import close_origins
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.specs.documents import Failure, JobResult, Stage
@@ -106,6 +107,7 @@ def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
     termination = Termination()
     try:
         spec = directory.read_spec()
+        close_origins(directory)
         connect_to_ray()
         signal.signal(signal.SIGTERM, termination)  # after Ray, which sets a handler of its own
         with reporter:

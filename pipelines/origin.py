@@ -18,6 +18,10 @@ log = logging.getLogger(__name__)
 
 MAX_ORIGINS = 100
 """Jobs that are looked through, one the retry of the other."""
+CLOSED_ATTEMPT = 2**31 - 1
+"""Holds the folder of a job that is over and that another one goes on with."""
+MAX_LOOKS = 3
+"""At the checkpoints of a job that still deletes some while they are copied."""
 _COPY_BYTES = 8 << 20
 
 
@@ -31,6 +35,18 @@ def origins(directory: JobDirectory) -> Iterator[JobDirectory]:
         seen.add(origin.job_id)
         directory = JobDirectory(storage.join(directory.storage_uri, "jobs", origin.job_id))
         yield directory
+
+
+def close_origins(directory: JobDirectory) -> None:
+    """See to it that nobody writes in the folders of a job's origins any more: an attempt of theirs that still runs,
+    thought lost, finds its folder held by another and leaves.
+    """
+    for origin in origins(directory):
+        try:
+            if origin.read_attempt():  # else nothing has begun there, or all was deleted
+                origin.hold(CLOSED_ATTEMPT)
+        except (storage.StorageError, ValueError) as error:
+            log.warning("origin_not_closed", extra={"job_id": origin.job_id, "reason": str(error)[:300]})
 
 
 def take_over_checkpoint(directory: JobDirectory, identity: str) -> int | None:
@@ -50,19 +66,35 @@ def take_over_checkpoint(directory: JobDirectory, identity: str) -> int | None:
     if list_checkpoints(checkpoints_uri):
         return None
     for origin in origins(directory):
-        for checkpoint in reversed(list_checkpoints(origin.path("checkpoints"))):
-            manifest = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))
-            if manifest.get("identity") != identity:
-                extra = {"uri": checkpoint.uri, "reason": "it was written by another spec or corpus"}
-                log.warning("checkpoint_not_taken_over", extra=extra)
+        for look in range(MAX_LOOKS):
+            try:
+                step = _take_newest(origin, checkpoints_uri, identity)
+            except storage.StorageError:
+                # An attempt thought lost may be on its way out yet, and delete old checkpoints as it writes new ones.
+                if look + 1 == MAX_LOOKS:
+                    raise
                 continue
-            if not _is_sound(checkpoint):
-                continue
-            target = storage.join(checkpoints_uri, checkpoint.uri.rstrip("/").rpartition("/")[2])
-            _copy(storage.join(checkpoint.uri, "state.pt"), storage.join(target, "state.pt"))
-            storage.write_json(storage.join(target, "manifest.json"), manifest)  # last: it is whole from now on
-            log.info("checkpoint_taken_over", extra={"step": checkpoint.step, "uri": checkpoint.uri})
-            return checkpoint.step
+            if step is not None:
+                return step
+            break
+    return None
+
+
+def _take_newest(origin: JobDirectory, checkpoints_uri: str, identity: str) -> int | None:
+    """Copy the newest sound checkpoint of one job."""
+    for checkpoint in reversed(list_checkpoints(origin.path("checkpoints"))):
+        manifest = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))
+        if manifest.get("identity") != identity:
+            extra = {"uri": checkpoint.uri, "reason": "it was written by another spec or corpus"}
+            log.warning("checkpoint_not_taken_over", extra=extra)
+            continue
+        if not _is_sound(checkpoint):
+            continue
+        target = storage.join(checkpoints_uri, checkpoint.uri.rstrip("/").rpartition("/")[2])
+        _copy(storage.join(checkpoint.uri, "state.pt"), storage.join(target, "state.pt"))
+        storage.write_json(storage.join(target, "manifest.json"), manifest)  # last: it is whole from now on
+        log.info("checkpoint_taken_over", extra={"step": checkpoint.step, "uri": checkpoint.uri})
+        return checkpoint.step
     return None
 
 

@@ -22,6 +22,7 @@ from pipelines.evaluation import Evaluated, describe_corpus, evaluate_on_cluster
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.job_run import open_job_run
 from pipelines.origin import take_over_checkpoint
+from pipelines.pins import JobPins, said_of_start, take_over_copy
 from pipelines.probing.prober import Prober, prepare_probe
 from pipelines.record import tracking
 from pipelines.record.card import card_text
@@ -38,6 +39,7 @@ from pipelines.training.fitting import WorkerTask, fit
 from pipelines.training.native_build import build_native_library
 from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import HEADLINE_LOSSES
+from pipelines.weights.initial import FOLDER as INITIAL_WEIGHTS
 from pipelines.weights.initial import prepare_initial_weights
 
 log = logging.getLogger(__name__)
@@ -64,9 +66,15 @@ def run_pretraining(
         threading.Thread(target=build_native_library, name="compile", daemon=True).start()
     reporter.stage("prepare", "looking at the corpus")
     # First: weights that do not fit are refused before hours go into a corpus.
+    take_over_copy(directory, said_of_start, INITIAL_WEIGHTS)
     initial_weights = prepare_initial_weights(spec, directory.uri)
     corpus = prepare_corpus(
-        spec.corpus, spec.tokenizer, directory.storage_uri, reporter.say, owner=f"{directory.job_id}-a{attempt}"
+        spec.corpus,
+        spec.tokenizer,
+        directory.storage_uri,
+        reporter.say,
+        owner=f"{directory.job_id}-a{attempt}",
+        pins=JobPins(directory),
     )
     prepared = prepare_probe(spec, corpus, directory.storage_uri, lambda _: reporter.say("reading the probe's tasks"))
     _record_start(run, spec, corpus, plan_job(spec, vocab_size=corpus.vocab_size))

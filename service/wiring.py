@@ -36,6 +36,7 @@ from service.ledger.usage import SqlUsageStore
 from service.ledger.webhook_store import SqlWebhookStore
 from service.predictions import Predictions
 from service.settings import Settings
+from service.shelf.alias_versions import AliasVersions
 from service.shelf.mlflow_registry import MlflowRegistry
 from service.shelf.shelf import make_shelf
 from service.webhooks.delivering import Surroundings, WebhookDelivery
@@ -111,7 +112,7 @@ def running(settings: Settings) -> Iterator[Desk]:
                 after_round=after_round,
             )
             queue = SqlQueueStore(engine)
-            jobs = Jobs(store, settings, reconciler.wake, quotas=queue)
+            jobs = Jobs(store, settings, reconciler.wake, quotas=queue, version_of=AliasVersions(registry))
             reconciler.start()
             delivery.start()
             # Beside the start: a storage that is slow or away must not hold it up.

@@ -4,6 +4,7 @@
     spec.json      the resolved spec, written once before the job is submitted
     control.json   a `Control`, written by the service: what the job should do
     origin.json    an `Origin`, written by the service where the job goes on with another one's work
+    corpus.json    a `CorpusPin`, written by the job once its corpus is prepared; later attempts and retries go by it
     attempt.json   an `AttemptNote`, written by an attempt as its first act: an earlier one that reads it leaves
     progress.json  a `Progress`, written by the job every few seconds
     result.json    a `JobResult`, written by the job as its last act; it outranks what Ray says
@@ -24,6 +25,7 @@ SPEC_FILE = "spec.json"
 CONTROL_FILE = "control.json"
 ORIGIN_FILE = "origin.json"
 ATTEMPT_FILE = "attempt.json"
+CORPUS_FILE = "corpus.json"
 PROGRESS_FILE = "progress.json"
 RESULT_FILE = "result.json"
 
@@ -49,6 +51,17 @@ class Origin(Document):
 
     job_id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
     """Its folder lies beside this one's."""
+
+
+class CorpusPin(Document):
+    """Which prepared corpus a job trains on, whatever becomes of its sources."""
+
+    words: str
+    """Digest of what the spec says of corpus and vocabulary, and of how this version prepares them."""
+    texts: str
+    """Digests, under which the artifacts lie."""
+    tokenizer: str
+    corpus: str
 
 
 class AttemptNote(Document):
