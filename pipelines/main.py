@@ -264,6 +264,7 @@ def _end(directory: JobDirectory, tracking_uri: str, reporter: ProgressReporter,
     return result.model_copy(
         update={
             "step": result.step or progress.get("step"),
+            "taken_over_step": progress.get("taken_over_step"),
             "finished_at": datetime.now(UTC),
             "mlflow_run_id": run_id,
             "mlflow_experiment_id": experiment_id,

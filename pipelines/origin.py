@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pipelines import storage
 from pipelines.errors import CheckpointError
 from pipelines.job import JobDirectory
+from pipelines.specs.documents import TAKEN_OVER_FILE, TakenOver
 from pipelines.training.checkpoint import Checkpoint, list_checkpoints, read_state
 
 log = logging.getLogger(__name__)
@@ -62,13 +63,12 @@ def take_over_checkpoint(directory: JobDirectory, identity: str) -> int | None:
     Raises:
         StorageError: the storage does not answer.
     """
-    checkpoints_uri = directory.path("checkpoints")
-    if list_checkpoints(checkpoints_uri):
+    if list_checkpoints(directory.path("checkpoints")):
         return None
     for origin in origins(directory):
         for look in range(MAX_LOOKS):
             try:
-                step = _take_newest(origin, checkpoints_uri, identity)
+                step = _take_newest(origin, directory, identity)
             except storage.StorageError:
                 # An attempt thought lost may be on its way out yet, and delete old checkpoints as it writes new ones.
                 if look + 1 == MAX_LOOKS:
@@ -80,8 +80,19 @@ def take_over_checkpoint(directory: JobDirectory, identity: str) -> int | None:
     return None
 
 
-def _take_newest(origin: JobDirectory, checkpoints_uri: str, identity: str) -> int | None:
-    """Copy the newest sound checkpoint of one job."""
+def taken_over_step(directory: JobDirectory) -> int | None:
+    """The step with which a retry began; None where it took nothing over.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    if not storage.exists(directory.path(TAKEN_OVER_FILE)):
+        return None
+    return TakenOver.model_validate(storage.read_json(directory.path(TAKEN_OVER_FILE))).step
+
+
+def _take_newest(origin: JobDirectory, directory: JobDirectory, identity: str) -> int | None:
+    """Copy the newest sound checkpoint of one job to another."""
     for checkpoint in reversed(list_checkpoints(origin.path("checkpoints"))):
         manifest = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))
         if manifest.get("identity") != identity:
@@ -90,8 +101,10 @@ def _take_newest(origin: JobDirectory, checkpoints_uri: str, identity: str) -> i
             continue
         if not _is_sound(checkpoint):
             continue
-        target = storage.join(checkpoints_uri, checkpoint.uri.rstrip("/").rpartition("/")[2])
+        target = directory.path("checkpoints", checkpoint.uri.rstrip("/").rpartition("/")[2])
         _copy(storage.join(checkpoint.uri, "state.pt"), storage.join(target, "state.pt"))
+        taken = TakenOver(job_id=origin.job_id, step=checkpoint.step)
+        storage.write_json(directory.path(TAKEN_OVER_FILE), taken.model_dump(mode="json"))
         storage.write_json(storage.join(target, "manifest.json"), manifest)  # last: it is whole from now on
         log.info("checkpoint_taken_over", extra={"step": checkpoint.step, "uri": checkpoint.uri})
         return checkpoint.step

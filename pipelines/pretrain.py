@@ -21,7 +21,7 @@ from pipelines.errors import RecordError
 from pipelines.evaluation import Evaluated, describe_corpus, evaluate_on_cluster
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.job_run import open_job_run
-from pipelines.origin import take_over_checkpoint
+from pipelines.origin import take_over_checkpoint, taken_over_step
 from pipelines.pins import JobPins, said_of_start, take_over_copy
 from pipelines.probing.prober import Prober, prepare_probe
 from pipelines.record import tracking
@@ -83,9 +83,11 @@ def run_pretraining(
     threading.Thread(target=tracking.import_flavour, name="import", daemon=True).start()
     task = TrainingTask(spec, corpus, directory.path("checkpoints"), initial_weights)
     take_over_checkpoint(directory, task.identity)
+    taken_over = taken_over_step(directory)
+    reporter.update(taken_over_step=taken_over)
     with Prober(task, prepared, directory, run) as prober:
         with reporter.handing_over():  # rank 0 reports meanwhile
-            fit(WorkerTask(task, directory.uri, run, attempt))
+            fit(WorkerTask(task, directory.uri, run, attempt, taken_over_step=taken_over))
 
         reporter.stage("evaluate", "scoring held-out text and exporting")
         evaluated = evaluate_on_cluster(task, directory.uri, directory.job_id)
@@ -97,6 +99,7 @@ def run_pretraining(
         state="SUCCEEDED",
         attempt=attempt,
         step=spec.training.num_train_steps,
+        taken_over_step=taken_over,
         evaluation=evaluated.figures,
         baselines=evaluated.baselines,
         corpus=describe_corpus(corpus),

@@ -18,10 +18,11 @@ from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.plan import plan_job
 from pipelines.specs.search import SearchSpec
-from service.jobs.work import resources_of, work_of
+from service.jobs.work import Work, resources_of, work_of
 from service.ledger.database import migrations_config
 from service.ledger.store import SqlJobStore
 from service.ledger.usage import SqlUsageStore
+from service.queueing.reckoning import demand_of
 from service.records import Job
 from service.shelf.usage import DAY_MS, Dimension, Usage, UsedAttempt, add_up
 from service.states import JobState
@@ -30,6 +31,29 @@ NAMES = st.sampled_from(["a", "b"])
 DIMENSIONS: list[Dimension] = ["owner", "project", "kind", "day"]
 START_MS = int(START.timestamp() * 1000)
 HOUR_MS = 3_600_000
+
+
+GPU = {"num_workers": 8, "cpus_per_worker": 2, "gpus_per_worker": 1}
+TASK = {"type": "classification", "data": {"train": "a.csv", "validation": "b.csv"}}
+HELD: list[dict[str, Any]] = [
+    {"kind": "pretrain", "preset": "tiny", "compute": GPU},
+    {
+        "kind": "finetune",
+        "name": "n",
+        "model": {"type": "registered", "name": "m"},
+        "task": TASK,
+        "training": {"seeds": [1, 2, 3]},
+        "compute": GPU,
+    },
+    {
+        "kind": "search",
+        "preset": "lambda",
+        "base": {"preset": "tiny", "compute": {**GPU, "num_workers": 2}},
+        "objective": {"type": "fixed_corruption"},
+        "budget": {"flops": 4e12},
+        "compute": {"max_concurrent_trials": 3},
+    },
+]
 
 
 @st.composite
@@ -172,6 +196,27 @@ def test_a_finished_job_has_the_flops_of_its_plan() -> None:
     result = JobResult(state="SUCCEEDED", step=10**9, corpus={"vocab_size": plan.vocab_size})
     work = work_of(spec.model_dump_json(), None, result)
     assert (work.tokens, work.flops) == (plan.total_tokens, pytest.approx(plan.total_flops))
+
+
+@pytest.mark.parametrize("document", HELD, ids=lambda document: str(document["kind"]))
+def test_usage_and_the_queue_reckon_alike_what_a_job_holds(document: dict[str, Any]) -> None:
+    spec = resolve_spec(document)
+    demand, held = demand_of(spec), resources_of(spec.model_dump_json())
+    assert (held.num_millicpus, held.num_gpus) == (1000 * demand.num_cpus, demand.num_gpus)
+    assert held.num_gpus == {"pretrain": 8, "finetune": 3, "search": 6}[document["kind"]]
+
+
+def test_what_a_retry_took_over_counts_once() -> None:
+    """With the job that computed it; so both together are as much as one that ran through."""
+    spec = resolve_spec({"kind": "pretrain", "preset": "tiny"}).model_dump_json()
+    whole = work_of(spec, Progress(heartbeat_at=START, step=100), None)
+    old = work_of(spec, Progress(heartbeat_at=START, step=60), None)
+    for said in (
+        work_of(spec, Progress(heartbeat_at=START, step=100, taken_over_step=60), None),
+        work_of(spec, None, JobResult(state="CANCELLED", step=100, taken_over_step=60)),
+    ):
+        assert (old.tokens + said.tokens, old.flops + said.flops) == (whole.tokens, pytest.approx(whole.flops))
+    assert work_of(spec, Progress(heartbeat_at=START, step=60, taken_over_step=60), None) == Work()
 
 
 def test_jobs_of_before_are_taken_over(engine: Engine) -> None:
