@@ -33,6 +33,7 @@ from service.ledger.locks import SqlLocks
 from service.ledger.queue_store import SqlQueueStore
 from service.ledger.store import SqlJobStore
 from service.ledger.usage import SqlUsageStore
+from service.ledger.usage_repair import UsageRepair
 from service.ledger.webhook_store import SqlWebhookStore
 from service.predictions import Predictions
 from service.settings import Settings
@@ -83,10 +84,12 @@ def running(settings: Settings) -> Iterator[Desk]:
                 webhook_figures=SqlWebhookStore(engine).figures,
             )
             pruning = EventPruning(event_store, settings)
+            repair = UsageRepair(engine, guard=lease.guard)
 
             def after_round(seconds: float) -> None:
                 metrics.observe_round(seconds)
                 pruning.run()
+                repair.run()
 
             webhook_store = SqlWebhookStore(engine)
             delivery = WebhookDelivery(

@@ -22,6 +22,7 @@ from service.jobs.work import Work, resources_of, work_of
 from service.ledger.database import migrations_config
 from service.ledger.store import SqlJobStore
 from service.ledger.usage import SqlUsageStore
+from service.ledger.usage_repair import Mended, UsageRepair
 from service.queueing.reckoning import demand_of
 from service.records import Job
 from service.shelf.usage import DAY_MS, Dimension, Usage, UsedAttempt, add_up
@@ -242,3 +243,52 @@ def test_jobs_of_before_are_taken_over(engine: Engine) -> None:
     assert [(one.num_millicpus, one.num_gpus, one.tokens) for one in found] == [(1000, 2, 7)] * 2
     assert found[0].ended_ms - found[0].started_ms == 60_000
     assert found[1].started_ms <= now - 60_000
+
+
+LEFT = {
+    "it ended": ("state = 'FAILED', finished_at = '2026-01-01 03:00:00'", 3.0),
+    "it was paused": ("state = 'PAUSED', heartbeat_seen_at = '2026-01-01 02:30:00'", 2.5),
+    "nobody knows when": ("state = 'QUEUED', heartbeat_seen_at = NULL", 1 / HOUR_MS),
+    "another attempt began": (
+        "attempt = 2, running_seconds = 7200, run_started_at = '2026-01-01 04:00:00', state = 'STARTING'",
+        2.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_an_attempt_that_an_older_leader_ended_counts_no_longer(
+    engine: Engine, clocked: SqlJobStore, clock: Clock, read: Callable[..., list[UsedAttempt]], left: str
+) -> None:
+    """It knew nothing of usage, and changed the job's row alone."""
+    job = make_job()
+    clocked.insert(job)
+    run(clocked, clock, job, heartbeat_seen_at=clock())
+    changed, expected = LEFT[left]
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE jobs SET {changed}"))
+    assert [hours(one) for one in read(50)] == [50.0]
+    assert UsageRepair(engine).run() == Mended(ended=1)
+    assert [hours(one) for one in read(50)] == [expected]
+    assert UsageRepair(engine).run() == Mended()
+
+
+def test_an_attempt_that_an_older_leader_began_counts(
+    engine: Engine, clocked: SqlJobStore, clock: Clock, read: Callable[..., list[UsedAttempt]]
+) -> None:
+    job = make_job()
+    clocked.insert(job)
+    changed = "state = 'RUNNING', attempt = 1, started_at = '2026-01-01', run_started_at = '2026-01-01'"
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE jobs SET {changed}"))
+    assert UsageRepair(engine).run() == Mended(begun=1)
+    assert [(hours(one), one.num_millicpus > 0) for one in read(5)] == [(5.0, True)]
+    assert UsageRepair(engine).run() == Mended()
+
+
+def test_nothing_is_mended_of_jobs_whose_leader_knows_usage(engine: Engine, clocked: SqlJobStore, clock: Clock) -> None:
+    for after in ({"state": JobState.FAILED}, {"state": JobState.PAUSED}, {"heartbeat_seen_at": START}):
+        job = make_job()
+        clocked.insert(job)
+        run(clocked, clock, job, **after)
+    assert UsageRepair(engine).run() == Mended()
