@@ -10,15 +10,18 @@ import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from pipelines import storage
 from pipelines.corpus.sources import take_inventory
 from pipelines.errors import CheckpointError, DataError, RecordError
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.job_run import open_job_run
+from pipelines.pins import take_over_copy
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.resources import check_resources, run_side_by_side
+from pipelines.scoring.networks import FOLDER as NETWORKS
 from pipelines.scoring.networks import KeptNetwork, keep_network
 from pipelines.scoring.pairs import PairScores
 from pipelines.scoring.summarise import headline, metrics, short_names, summarise_pairs, summarise_text, table
@@ -42,6 +45,8 @@ def run_evaluation(
     reporter.update(now=True, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
 
     reporter.stage("prepare", "fetching the networks")
+    for kind in spec.networks:
+        take_over_copy(directory, lambda one, kind=kind: cast(EvaluateSpec, one).networks.get(kind), NETWORKS, kind)
     networks = {kind: keep_network(kind, source, directory.uri, tracking_uri) for kind, source in spec.networks.items()}
     if spec.unseen_text is not None:
         _check_text(spec.unseen_text, networks)

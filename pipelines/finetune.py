@@ -12,13 +12,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pipelines import storage
 from pipelines.errors import DataError, RecordError
 from pipelines.finetuning.base_model import BaseModel
 from pipelines.finetuning.export import architecture, export_finetuned
 from pipelines.finetuning.export_task import ExportTask
+from pipelines.finetuning.keep_base_model import FOLDER as BASE_MODEL
 from pipelines.finetuning.keep_base_model import keep_base_model
 from pipelines.finetuning.progress import RunsProgress
 from pipelines.finetuning.run_seed import find_finished, run_seed
@@ -29,6 +30,7 @@ from pipelines.finetuning.summarise import TaskSummary, headline, summarise, tab
 from pipelines.finetuning.take_over import take_over_runs
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.job_run import open_job_run, serving_requirements
+from pipelines.pins import take_over_copy
 from pipelines.record import tracking
 from pipelines.record.card import card_text
 from pipelines.record.identity import RunIdentity
@@ -60,6 +62,7 @@ def run_finetuning(
 
     reporter.stage("prepare", "fetching the model")
     tasks, left_out = tasks_of(spec)
+    take_over_copy(directory, lambda one: cast(FinetuneSpec, one).model, BASE_MODEL)
     base = keep_base_model(spec.model, directory.uri, tracking_uri)
     prepared = _prepare(spec, tasks, base, directory.storage_uri, reporter)
     _record_start(run, spec, base, prepared)

@@ -41,6 +41,7 @@ from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.joblogs.context import LogContext, keep_logs
 from pipelines.logs import configure_logging
 from pipelines.memory import is_out_of_memory, memory_message
+from pipelines.origin import close_origins
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.specs.documents import Failure, JobResult, Stage
@@ -106,6 +107,7 @@ def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
     termination = Termination()
     try:
         spec = directory.read_spec()
+        close_origins(directory)
         connect_to_ray()
         signal.signal(signal.SIGTERM, termination)  # after Ray, which sets a handler of its own
         with reporter:
@@ -262,6 +264,7 @@ def _end(directory: JobDirectory, tracking_uri: str, reporter: ProgressReporter,
     return result.model_copy(
         update={
             "step": result.step or progress.get("step"),
+            "taken_over_step": progress.get("taken_over_step"),
             "finished_at": datetime.now(UTC),
             "mlflow_run_id": run_id,
             "mlflow_experiment_id": experiment_id,

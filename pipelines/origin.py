@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from pipelines import storage
 from pipelines.errors import CheckpointError
 from pipelines.job import JobDirectory
+from pipelines.specs.documents import TAKEN_OVER_FILE, TakenOver
 from pipelines.training.checkpoint import Checkpoint, list_checkpoints, read_state
 
 log = logging.getLogger(__name__)
 
 MAX_ORIGINS = 100
 """Jobs that are looked through, one the retry of the other."""
+CLOSED_ATTEMPT = 2**31 - 1
+"""Holds the folder of a job that is over and that another one goes on with."""
+MAX_LOOKS = 3
+"""At the checkpoints of a job that still deletes some while they are copied."""
 _COPY_BYTES = 8 << 20
 
 
@@ -33,6 +38,18 @@ def origins(directory: JobDirectory) -> Iterator[JobDirectory]:
         yield directory
 
 
+def close_origins(directory: JobDirectory) -> None:
+    """See to it that nobody writes in the folders of a job's origins any more: an attempt of theirs that still runs,
+    thought lost, finds its folder held by another and leaves.
+    """
+    for origin in origins(directory):
+        try:
+            if origin.read_attempt():  # else nothing has begun there, or all was deleted
+                origin.hold(CLOSED_ATTEMPT)
+        except (storage.StorageError, ValueError) as error:
+            log.warning("origin_not_closed", extra={"job_id": origin.job_id, "reason": str(error)[:300]})
+
+
 def take_over_checkpoint(directory: JobDirectory, identity: str) -> int | None:
     """Copy the newest sound checkpoint of the job's origins, unless the job has one itself.
 
@@ -46,23 +63,51 @@ def take_over_checkpoint(directory: JobDirectory, identity: str) -> int | None:
     Raises:
         StorageError: the storage does not answer.
     """
-    checkpoints_uri = directory.path("checkpoints")
-    if list_checkpoints(checkpoints_uri):
+    if list_checkpoints(directory.path("checkpoints")):
         return None
     for origin in origins(directory):
-        for checkpoint in reversed(list_checkpoints(origin.path("checkpoints"))):
-            manifest = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))
-            if manifest.get("identity") != identity:
-                extra = {"uri": checkpoint.uri, "reason": "it was written by another spec or corpus"}
-                log.warning("checkpoint_not_taken_over", extra=extra)
+        for look in range(MAX_LOOKS):
+            try:
+                step = _take_newest(origin, directory, identity)
+            except storage.StorageError:
+                # An attempt thought lost may be on its way out yet, and delete old checkpoints as it writes new ones.
+                if look + 1 == MAX_LOOKS:
+                    raise
                 continue
-            if not _is_sound(checkpoint):
-                continue
-            target = storage.join(checkpoints_uri, checkpoint.uri.rstrip("/").rpartition("/")[2])
-            _copy(storage.join(checkpoint.uri, "state.pt"), storage.join(target, "state.pt"))
-            storage.write_json(storage.join(target, "manifest.json"), manifest)  # last: it is whole from now on
-            log.info("checkpoint_taken_over", extra={"step": checkpoint.step, "uri": checkpoint.uri})
-            return checkpoint.step
+            if step is not None:
+                return step
+            break
+    return None
+
+
+def taken_over_step(directory: JobDirectory) -> int | None:
+    """The step with which a retry began; None where it took nothing over.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    if not storage.exists(directory.path(TAKEN_OVER_FILE)):
+        return None
+    return TakenOver.model_validate(storage.read_json(directory.path(TAKEN_OVER_FILE))).step
+
+
+def _take_newest(origin: JobDirectory, directory: JobDirectory, identity: str) -> int | None:
+    """Copy the newest sound checkpoint of one job to another."""
+    for checkpoint in reversed(list_checkpoints(origin.path("checkpoints"))):
+        manifest = storage.read_json(storage.join(checkpoint.uri, "manifest.json"))
+        if manifest.get("identity") != identity:
+            extra = {"uri": checkpoint.uri, "reason": "it was written by another spec or corpus"}
+            log.warning("checkpoint_not_taken_over", extra=extra)
+            continue
+        if not _is_sound(checkpoint):
+            continue
+        target = directory.path("checkpoints", checkpoint.uri.rstrip("/").rpartition("/")[2])
+        _copy(storage.join(checkpoint.uri, "state.pt"), storage.join(target, "state.pt"))
+        taken = TakenOver(job_id=origin.job_id, step=checkpoint.step)
+        storage.write_json(directory.path(TAKEN_OVER_FILE), taken.model_dump(mode="json"))
+        storage.write_json(storage.join(target, "manifest.json"), manifest)  # last: it is whole from now on
+        log.info("checkpoint_taken_over", extra={"step": checkpoint.step, "uri": checkpoint.uri})
+        return checkpoint.step
     return None
 
 

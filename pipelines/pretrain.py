@@ -21,7 +21,8 @@ from pipelines.errors import RecordError
 from pipelines.evaluation import Evaluated, describe_corpus, evaluate_on_cluster
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.job_run import open_job_run
-from pipelines.origin import take_over_checkpoint
+from pipelines.origin import take_over_checkpoint, taken_over_step
+from pipelines.pins import JobPins, said_of_start, take_over_copy
 from pipelines.probing.prober import Prober, prepare_probe
 from pipelines.record import tracking
 from pipelines.record.card import card_text
@@ -38,6 +39,7 @@ from pipelines.training.fitting import WorkerTask, fit
 from pipelines.training.native_build import build_native_library
 from pipelines.training.task import TrainingTask
 from pipelines.training.telemetry import HEADLINE_LOSSES
+from pipelines.weights.initial import FOLDER as INITIAL_WEIGHTS
 from pipelines.weights.initial import prepare_initial_weights
 
 log = logging.getLogger(__name__)
@@ -64,9 +66,15 @@ def run_pretraining(
         threading.Thread(target=build_native_library, name="compile", daemon=True).start()
     reporter.stage("prepare", "looking at the corpus")
     # First: weights that do not fit are refused before hours go into a corpus.
+    take_over_copy(directory, said_of_start, INITIAL_WEIGHTS)
     initial_weights = prepare_initial_weights(spec, directory.uri)
     corpus = prepare_corpus(
-        spec.corpus, spec.tokenizer, directory.storage_uri, reporter.say, owner=f"{directory.job_id}-a{attempt}"
+        spec.corpus,
+        spec.tokenizer,
+        directory.storage_uri,
+        reporter.say,
+        owner=f"{directory.job_id}-a{attempt}",
+        pins=JobPins(directory),
     )
     prepared = prepare_probe(spec, corpus, directory.storage_uri, lambda _: reporter.say("reading the probe's tasks"))
     _record_start(run, spec, corpus, plan_job(spec, vocab_size=corpus.vocab_size))
@@ -75,9 +83,11 @@ def run_pretraining(
     threading.Thread(target=tracking.import_flavour, name="import", daemon=True).start()
     task = TrainingTask(spec, corpus, directory.path("checkpoints"), initial_weights)
     take_over_checkpoint(directory, task.identity)
+    taken_over = taken_over_step(directory)
+    reporter.update(taken_over_step=taken_over)
     with Prober(task, prepared, directory, run) as prober:
         with reporter.handing_over():  # rank 0 reports meanwhile
-            fit(WorkerTask(task, directory.uri, run, attempt))
+            fit(WorkerTask(task, directory.uri, run, attempt, taken_over_step=taken_over))
 
         reporter.stage("evaluate", "scoring held-out text and exporting")
         evaluated = evaluate_on_cluster(task, directory.uri, directory.job_id)
@@ -89,6 +99,7 @@ def run_pretraining(
         state="SUCCEEDED",
         attempt=attempt,
         step=spec.training.num_train_steps,
+        taken_over_step=taken_over,
         evaluation=evaluated.figures,
         baselines=evaluated.baselines,
         corpus=describe_corpus(corpus),

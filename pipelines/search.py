@@ -16,6 +16,7 @@ from pipelines.errors import PipelineError
 from pipelines.evaluation import Evaluated, describe_corpus, evaluate_on_cluster
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.job_run import open_job_run
+from pipelines.pins import JobPins, said_of_start, take_over_copy
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.resources import check_resources, run_side_by_side
@@ -44,6 +45,7 @@ from pipelines.specs.trials import check_search, trial_spec
 from pipelines.storage.artifacts import PreparedCorpus
 from pipelines.training.curve import say_alive
 from pipelines.training.workers import choose_cpu_kernels, limit_threads
+from pipelines.weights.initial import FOLDER as INITIAL_WEIGHTS
 from pipelines.weights.initial import prepare_initial_weights
 
 log = logging.getLogger(__name__)
@@ -63,9 +65,15 @@ def run_search(
     reporter.update(now=True, mlflow_run_id=run.run_id, mlflow_experiment_id=run.experiment_id)
 
     reporter.stage("prepare", "looking at the corpus")
+    take_over_copy(directory, said_of_start, INITIAL_WEIGHTS)
     weights = prepare_initial_weights(base, directory.uri)
     corpus = prepare_corpus(
-        base.corpus, base.tokenizer, directory.storage_uri, reporter.say, owner=f"{directory.job_id}-a{attempt}"
+        base.corpus,
+        base.tokenizer,
+        directory.storage_uri,
+        reporter.say,
+        owner=f"{directory.job_id}-a{attempt}",
+        pins=JobPins(directory),
     )
     base = trial_spec(spec, {}, corpus.vocab_size)
     context = SearchContext(spec, base, corpus, weights, directory.uri, rung_shares(spec.scheduler))

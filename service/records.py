@@ -92,6 +92,9 @@ class Job:
     priority: int = 0
     """Queued jobs are taken by it, the highest first."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    resolved_aliases: Mapping[str, str | None] = field(default_factory=dict)
+    """JSON pointers into the spec to the aliases of models that were looked up when the job was taken: there the spec
+    has the version found. None is the alias that counts where a spec names none."""
     """Names and values to find it by."""
     notes: str = ""
     """What people wrote about it."""

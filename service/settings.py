@@ -159,9 +159,12 @@ class Settings(BaseSettings):
     max_event_followers: Annotated[int, Field(ge=1, le=10_000)] = 100
     """Connections that follow events at a time, of one process; others are refused."""
     max_log_followers: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """Connections that follow what processes logged, at a time, of one process; others are refused."""
+    """Connections that follow logs, printed ones too, at a time, of one process; others are refused."""
+    max_export_downloads: Annotated[int, Field(ge=1, le=10_000)] = 100
+    """Exports that are sent at a time, of one process; others are refused."""
     max_streams_per_principal: Annotated[int, Field(ge=1, le=10_000)] = 20
-    """Connections that follow events or logs at a time, of one principal and of one process; with `access=keys`."""
+    """Connections that follow events or logs or are sent an export, at a time, of one principal and of one process;
+    with `access=keys`."""
     event_stream_seconds: Annotated[float, Field(gt=0, le=86400)] = 3600.0
     """A connection that follows events is closed after so long; whoever follows comes again with `Last-Event-ID`."""
     ready_without_ray: bool = False

@@ -33,9 +33,11 @@ from service.ledger.locks import SqlLocks
 from service.ledger.queue_store import SqlQueueStore
 from service.ledger.store import SqlJobStore
 from service.ledger.usage import SqlUsageStore
+from service.ledger.usage_repair import UsageRepair
 from service.ledger.webhook_store import SqlWebhookStore
 from service.predictions import Predictions
 from service.settings import Settings
+from service.shelf.alias_versions import AliasVersions
 from service.shelf.mlflow_registry import MlflowRegistry
 from service.shelf.shelf import make_shelf
 from service.webhooks.delivering import Surroundings, WebhookDelivery
@@ -82,10 +84,12 @@ def running(settings: Settings) -> Iterator[Desk]:
                 webhook_figures=SqlWebhookStore(engine).figures,
             )
             pruning = EventPruning(event_store, settings)
+            repair = UsageRepair(engine, guard=lease.guard)
 
             def after_round(seconds: float) -> None:
                 metrics.observe_round(seconds)
                 pruning.run()
+                repair.run()
 
             webhook_store = SqlWebhookStore(engine)
             delivery = WebhookDelivery(
@@ -111,7 +115,7 @@ def running(settings: Settings) -> Iterator[Desk]:
                 after_round=after_round,
             )
             queue = SqlQueueStore(engine)
-            jobs = Jobs(store, settings, reconciler.wake, quotas=queue)
+            jobs = Jobs(store, settings, reconciler.wake, quotas=queue, version_of=AliasVersions(registry))
             reconciler.start()
             delivery.start()
             # Beside the start: a storage that is slow or away must not hold it up.

@@ -20,6 +20,7 @@ from pipelines.storage.artifacts import MANIFEST_FILE
 from pipelines.tokenizer import TOKENIZER_FILE, save_tokenizer, special_ids
 from pipelines.weights.find_network import find_network
 
+FOLDER = "networks"
 WEIGHTS_FILE = "weights.safetensors"
 _CLASSES: Mapping[str, type[Discriminator | MaskedLanguageModel]] = {
     "discriminator": Discriminator,
@@ -78,7 +79,7 @@ def keep_network(kind: str, source: RegisteredNetwork | NetworkFiles, job_uri: s
         RecordError: MLflow has no such model, or does not answer.
         StorageError: a file cannot be read or written.
     """
-    uri = storage.join(job_uri, "networks", kind)
+    uri = storage.join(job_uri, FOLDER, kind)
     manifest_uri = storage.join(uri, MANIFEST_FILE)
     if not storage.exists(manifest_uri):
         _keep(kind, source, uri, tracking_uri)

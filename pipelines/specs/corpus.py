@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -176,3 +176,13 @@ class PretrainedTokenizerSpec(FrozenModel):
 
 
 TokenizerSpec = Annotated[WordPieceSpec | PretrainedTokenizerSpec, Field(discriminator="type")]
+
+
+def decisive_words(corpus: CorpusSpec, tokenizer: TokenizerSpec) -> dict[str, Any]:
+    """All that a spec says that decides its prepared corpus: weights steer the loader, and how much may be malformed
+    decides whether a corpus will do.
+    """
+    words = corpus.model_dump(mode="json", exclude={"max_bad_record_fraction"})
+    for source in words["sources"]:
+        del source["weight"]
+    return {"corpus": words, "tokenizer": tokenizer.model_dump(mode="json")}

@@ -4,6 +4,8 @@
     spec.json      the resolved spec, written once before the job is submitted
     control.json   a `Control`, written by the service: what the job should do
     origin.json    an `Origin`, written by the service where the job goes on with another one's work
+    corpus.json    a `CorpusPin`, written by the job once its corpus is prepared; later attempts and retries go by it
+    taken_over.json  a `TakenOver`, written by the job before the checkpoint of another job is its own
     attempt.json   an `AttemptNote`, written by an attempt as its first act: an earlier one that reads it leaves
     progress.json  a `Progress`, written by the job every few seconds
     result.json    a `JobResult`, written by the job as its last act; it outranks what Ray says
@@ -24,6 +26,8 @@ SPEC_FILE = "spec.json"
 CONTROL_FILE = "control.json"
 ORIGIN_FILE = "origin.json"
 ATTEMPT_FILE = "attempt.json"
+TAKEN_OVER_FILE = "taken_over.json"
+CORPUS_FILE = "corpus.json"
 PROGRESS_FILE = "progress.json"
 RESULT_FILE = "result.json"
 
@@ -51,6 +55,25 @@ class Origin(Document):
     """Its folder lies beside this one's."""
 
 
+class CorpusPin(Document):
+    """Which prepared corpus a job trains on, whatever becomes of its sources."""
+
+    words: str
+    """Digest of what the spec says of corpus and vocabulary, and of how this version prepares them."""
+    texts: str
+    """Digests, under which the artifacts lie."""
+    tokenizer: str
+    corpus: str
+
+
+class TakenOver(Document):
+    """The checkpoint with which a retry began."""
+
+    job_id: str
+    """That wrote it."""
+    step: int
+
+
 class AttemptNote(Document):
     """The attempt that the folder belongs to."""
 
@@ -69,8 +92,10 @@ class Progress(Document):
     """Share of this stage that is done."""
     step: int | None = None
     num_train_steps: int | None = None
+    taken_over_step: int | None = None
+    """Of a retry: the step of the checkpoint that it took over. It has computed what comes after."""
     tokens: int | None = None
-    """Tokens trained on so far."""
+    """Tokens trained on so far, those of what was taken over included."""
     tokens_per_second: float | None = None
     """Over all workers, since the last report."""
     eta_seconds: float | None = None
@@ -208,6 +233,8 @@ class JobResult(Document):
     attempt: int = 1
     failure: Failure | None = None
     step: int | None = None
+    taken_over_step: int | None = None
+    """As in `Progress`."""
     evaluation: dict[str, float] = Field(default_factory=dict)
     """Final held-out figures."""
     baselines: dict[str, float] = Field(default_factory=dict)

@@ -10,6 +10,8 @@ from electra_core.config import FrozenModel
 from pipelines.specs.initialization import WeightsUri
 from pipelines.specs.record import Alias, Name
 
+DEFAULT_ALIAS = "newest"
+
 
 class RegisteredNetwork(FrozenModel):
     """A model of MLflow's registry."""
@@ -30,7 +32,9 @@ class RegisteredNetwork(FrozenModel):
     def uri(self) -> str:
         """As MLflow writes it."""
         return (
-            f"models:/{self.name}/{self.version}" if self.version else f"models:/{self.name}@{self.alias or 'newest'}"
+            f"models:/{self.name}/{self.version}"
+            if self.version
+            else f"models:/{self.name}@{self.alias or DEFAULT_ALIAS}"
         )
 
 

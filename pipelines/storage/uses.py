@@ -80,6 +80,42 @@ def look_at(artifact_uri: str) -> ArtifactFolder:
     return ArtifactFolder(files, done[0] if done else None, uses)
 
 
+def look_at_notes(artifact_uri: str) -> ArtifactFolder:
+    """`look_at` without a walk over all that was prepared: its files are the manifest and the notes alone.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    notes = [
+        note._replace(path=f"{USES_FOLDER}/{note.path}")
+        for note in list_files(storage.join(artifact_uri, USES_FOLDER))
+        if "/" not in note.path
+    ]
+    manifest = _stored_file(artifact_uri, MANIFEST_FILE)
+    uses = {match[1]: note.modified_at for note in notes if (match := _NOTE.fullmatch(note.path)) is not None}
+    files = (*([] if manifest is None else [manifest]), *notes)
+    return ArtifactFolder(files, None if manifest is None else manifest.modified_at, uses)
+
+
+def _stored_file(folder: str, name: str) -> StoredFile | None:
+    path = storage.local_path(folder)
+    if path is not None:
+        try:
+            status = (path / name).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return StoredFile(name, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+    from pyarrow import fs
+
+    uri = storage.join(folder, name)
+    with telling(uri):
+        filesystem, key = object_store(uri)
+        info = filesystem.get_file_info(key)
+    if info.type != fs.FileType.File:
+        return None
+    return StoredFile(name, int(info.size), info.mtime or datetime.fromtimestamp(0, UTC))
+
+
 def is_disposable(path: str) -> bool:
     """Whether a file of an artifact goes with it: not the notes of its uses, nor what it was made of."""
     return not path.startswith(f"{USES_FOLDER}/") and path != SOURCES_FILE

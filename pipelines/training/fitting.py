@@ -47,6 +47,8 @@ class WorkerTask:
     attempt: int
     control_uri: str | None = None
     """Directory of the job whose control.json may end the training, when it is not `job_uri`."""
+    taken_over_step: int | None = None
+    """Of a retry: the step that another job's checkpoint had reached."""
 
 
 def fit(task: WorkerTask) -> None:
@@ -171,6 +173,7 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
         attempt=task.attempt,
         stage="train",
         num_train_steps=spec.training.num_train_steps,
+        taken_over_step=task.taken_over_step,
         mlflow_run_id=task.run.run_id,
         mlflow_experiment_id=task.run.experiment_id,
     )

@@ -27,7 +27,9 @@ def retry(
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try a failed or cancelled job again, as a new job that goes on with what the old one left."""
+    """Try a failed or cancelled job again, as a new job that goes on with what the old one left: models and corpus stay
+    those that were found for it.
+    """
     _again("retry", job, overrides, job_fields(priority, label, note), url, follow, as_json)
 
 
@@ -41,7 +43,9 @@ def clone(
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a new job from the spec of another one, with overrides, from the start."""
+    """Make a new job from the spec of another one, with overrides, from the start: aliases of models and sources are
+    looked up anew.
+    """
     _again("clone", job, overrides, job_fields(priority, label, note), url, follow, as_json)
 
 
@@ -69,7 +73,7 @@ def _again(
 
 def _sentence(made: JobPublic, job: str) -> str:
     if made.clone_of is not None:
-        return f"{made.job_id} is a clone of {job}."
+        return f"{made.job_id} is a clone of {job}. Its models and sources are looked up anew."
     taken = {"checkpoint": "its newest checkpoint", "finished_seeds": "its finished seeds"}
     rest = f"goes on with {taken[made.goes_on_with]}" if made.goes_on_with else "starts over"
     return f"{made.job_id} tries {job} again and {rest}."

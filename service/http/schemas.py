@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pipelines.specs.documents import JobResult, Progress
+from pipelines.specs.model_source import DEFAULT_ALIAS
 from pipelines.specs.trial_documents import TrialState, TrialSummary
 from service.access.principals import OwnerName, ProjectName
 from service.labels import Labels, LabelText
@@ -200,6 +201,9 @@ class JobPublic(Answer):
     spec still is theirs. Absent where everything starts over."""
     clone_of: str | None = None
     """The job whose spec this one was made from."""
+    resolved_aliases: dict[str, str] = {}
+    """JSON pointers into the spec to the aliases of models that were looked up when the job was taken: the spec has the
+    versions found. A retry keeps them; a clone looks aliases up anew."""
     waiting: WaitingPublic | None = None
     """Why it is not started; absent unless it is QUEUED."""
     num_preemptions: int = 0
@@ -336,6 +340,7 @@ def _public_fields(job: Job, settings: Settings) -> dict[str, Any]:
         "retry_of": job.retry_of,
         "goes_on_with": None if job.retry_of is None else _TAKEN_OVER.get(job.kind),
         "clone_of": job.clone_of,
+        "resolved_aliases": {pointer: alias or DEFAULT_ALIAS for pointer, alias in job.resolved_aliases.items()},
         "waiting": waiting_of(job),
         "num_preemptions": job.num_preemptions,
         "preempted_at": job.preempted_at,

@@ -11,6 +11,8 @@ import anyio
 import structlog
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Send
 
 from service.access.access import Access
 from service.access.principals import Principal
@@ -20,6 +22,7 @@ from service.http.desk import AccessDep
 log = structlog.get_logger(__name__)
 Item = TypeVar("Item")
 
+SEND_TIMEOUT_SECONDS = 60
 CHECK_SECONDS = 5.0
 """Between two looks at the principal of a stream: so long at most it outlives a key that was revoked."""
 
@@ -58,6 +61,39 @@ class StreamGuard:
 
     def _is_allowed(self) -> bool:
         return self._access.is_still(self._principal, self._credentials)
+
+
+class TimedStream(StreamingResponse):
+    """A body of a known length, given up where its reader takes nothing for `SEND_TIMEOUT_SECONDS`: it holds a place.
+
+    One that ends early is not ended as it should be: whoever reads it sees that it is not whole.
+    """
+
+    async def stream_response(self, send: Send) -> None:
+        """Send it all, or leave the connection in the midst of it."""
+        left = int(self.headers["content-length"])
+        try:
+            await _send_in_time(
+                send, {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            async for piece in self.body_iterator:
+                assert isinstance(piece, bytes)
+                left -= len(piece)
+                await _send_in_time(send, {"type": "http.response.body", "body": piece, "more_body": True})
+            if not left:
+                await _send_in_time(send, {"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            log.info("stream_not_taken", seconds=SEND_TIMEOUT_SECONDS, left_bytes=left)
+        finally:
+            close = getattr(self.body_iterator, "aclose", None)
+            if close is not None:
+                with anyio.CancelScope(shield=True):
+                    await close()
+
+
+async def _send_in_time(send: Send, message: Message) -> None:
+    with anyio.fail_after(SEND_TIMEOUT_SECONDS):
+        await send(message)
 
 
 async def while_allowed(items: AsyncGenerator[Item], is_allowed: Callable[[], bool]) -> AsyncGenerator[Item]:

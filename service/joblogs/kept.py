@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -101,13 +102,23 @@ class KeptLogs:
             TooManyFollowersError: there are as many as may be.
             JobNotFoundError: there is no such job.
         """
+        with self.place():
+            yield None
+            async for item in self.follow(job_id, wish, cursor):
+                yield item
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """That of one follower, of printed logs too.
+
+        Raises:
+            TooManyFollowersError: there are as many as may be.
+        """
         if self.num_followers >= self._max_followers:
             raise TooManyFollowersError(f"{self.num_followers} follow logs already, and no more may.")
         self.num_followers += 1
         try:
-            yield None
-            async for item in self.follow(job_id, wish, cursor):
-                yield item
+            yield
         finally:
             self.num_followers -= 1
 

@@ -25,7 +25,7 @@ class Again:
         self._jobs = jobs
 
     def retry(self, job_id: str, request: JobAgain, key: str | None = None, *, caller: Caller) -> Created:
-        """A new job that goes on where a failed or cancelled one ended.
+        """A new job that goes on where a failed or cancelled one ended, from the same models and the same corpus.
 
         Raises:
             WrongStateError: the old job is not over, or has succeeded.
@@ -34,7 +34,10 @@ class Again:
         return self._make("retry", job_id, request, key, caller)
 
     def clone(self, job_id: str, request: JobAgain, key: str | None = None, *, caller: Caller) -> Created:
-        """A new job with the spec of another one, whatever became of that, from the start."""
+        """A new job with the spec of another one, whatever became of that, from the start.
+
+        Aliases of models and sources are looked up anew.
+        """
         return self._make("clone", job_id, request, key, caller)
 
     def _make(
@@ -47,10 +50,12 @@ class Again:
             return self._jobs.replay(earlier, caller)
         if verb == "retry" and old.state not in (JobState.FAILED, JobState.CANCELLED):
             raise WrongStateError(job_id, old.state, "retry needs a job that is FAILED or CANCELLED")
-        spec = self._jobs.admit_again(old, request.overrides)
+        spec, aliases = self._jobs.admit_again(old, request.overrides, keeps_pins=verb == "retry")
+        kept: tuple[str, ...] = ()
         if verb == "retry":
             _check_changed(old, spec)
-        said = {**self._said(old, request, caller), f"{verb}_of": job_id}
+            kept = tuple(self._jobs.kept_for(spec, old))
+        said = {**self._said(old, request, caller), f"{verb}_of": job_id, "resolved_aliases": aliases, "kept": kept}
         return self._jobs.take(spec, named, key, caller=caller, action=f"job.{verb}", project=old.project, **said)
 
     def _said(self, old: Job, request: JobAgain, caller: Caller) -> dict[str, Any]:

@@ -34,7 +34,9 @@ from service.http.schemas import JobCreate, JobQuery
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore, QuotaStore
 from service.jobs.again import Again
 from service.jobs.bounds import Bounds
+from service.jobs.kept_inputs import kept_sections
 from service.jobs.namespaces import in_project, without_own_model_name
+from service.jobs.pins import Aliases, VersionOf, pin_models, touched, unpinned
 from service.jobs.preflight import check_capacity, check_sources
 from service.jobs.quota_check import check_quotas
 from service.jobs.references import places
@@ -68,10 +70,16 @@ class Jobs:
         wake: Callable[[], None] = lambda: None,
         *,
         quotas: QuotaStore | None = None,
+        version_of: VersionOf = lambda network: None,
     ) -> None:
-        """`wake` tells the reconciler that there is something to do. `quotas`: exceptions to those of the settings, if
-        there can be any.
+        """Args:
+        store: of jobs.
+        settings: of the service.
+        wake: tells the reconciler that there is something to do.
+        quotas: exceptions to those of the settings, if there can be any.
+        version_of: looks up what an alias of a registered model names now.
         """
+        self._version_of = version_of
         self._quotas = quotas
         self._store = store
         self._settings = settings
@@ -100,7 +108,8 @@ class Jobs:
         given = {name: getattr(request, name) for name in ("priority", "labels", "notes", "limits")}
         self.bounds.check_priority(_principal(caller), request.priority)
         self.bounds.check_limits(_principal(caller), request.limits)
-        spec = self.admit(resolve(request), project)
+        spec, aliases = pin_models(self.admit(resolve(request), project), self._version_of)
+        given["resolved_aliases"] = aliases
         return self.take(spec, named, key, caller=caller, action="job.create", project=project, **given)
 
     def take(
@@ -112,6 +121,7 @@ class Jobs:
         caller: Caller,
         action: str,
         project: str,
+        kept: Sequence[str] = (),
         **fields: Any,
     ) -> Created:
         """Put a new job in the queue, unless its files or the cluster speak against it; see `create`.
@@ -123,6 +133,7 @@ class Jobs:
             caller: who the job will belong to.
             action: in the audit log.
             project: what it will belong to.
+            kept: pointers of sections whose files need not be there: see `kept_sections`.
             fields: further fields of the job.
         """
         if self._settings.check_capacity:
@@ -135,7 +146,7 @@ class Jobs:
             project,
         )
         if self._settings.check_sources:
-            self._look_at_sources(spec, project)
+            self._look_at_sources(spec, project, kept)
         job = _new_job(spec, project=project, owner=owner, **fields)
         try:
             self._store.insert(job, named, caller.entry(action, job.job_id, project))
@@ -223,18 +234,40 @@ class Jobs:
         self._sources.check(named, project)
         return in_project(spec, project) if self._settings.access == "keys" else spec
 
-    def admit_again(self, old: Job, overrides: Sequence[str]) -> JobSpec:
-        """The spec of a job, changed, as it counts in its project by the rules of today; see `admit`."""
+    def admit_again(self, old: Job, overrides: Sequence[str], *, keeps_pins: bool) -> tuple[JobSpec, Aliases]:
+        """The spec of a job, changed, as it counts in its project by the rules of today; see `admit`.
+
+        Args:
+            old: the job.
+            overrides: `path=value`.
+            keeps_pins: what was looked up for the old job counts on, and what was not is left to the new one, but for
+                what the overrides change. Else everything is looked up anew.
+
+        Returns:
+            The spec, and the aliases for which it has versions.
+        """
         document: dict[str, Any] = as_it_was(json.loads(old.spec_json))
         if self._settings.access == "keys":
             document = without_own_model_name(document, old.project)
-        return self.admit(resolve(JobCreate(spec=document, overrides=tuple(overrides))), old.project)
 
-    def _look_at_sources(self, spec: JobSpec, project: str) -> int | None:
+        def is_anew(pointer: str) -> bool:
+            return not keeps_pins or touched(pointer, overrides)
+
+        document = unpinned(document, {at: alias for at, alias in old.resolved_aliases.items() if is_anew(at)})
+        spec = self.admit(resolve(JobCreate(spec=document, overrides=tuple(overrides))), old.project)
+        spec, aliases = pin_models(spec, self._version_of, is_anew)
+        return spec, {at: alias for at, alias in old.resolved_aliases.items() if not is_anew(at)} | dict(aliases)
+
+    def kept_for(self, spec: JobSpec, old: Job) -> frozenset[str]:
+        """Sections of a retry's spec that it reads from copies, whatever becomes of their sources."""
+        return kept_sections(spec, old, self._store.get, self._settings)
+
+    def _look_at_sources(self, spec: JobSpec, project: str, kept: Sequence[str] = ()) -> int | None:
         def refusal(uri: str, file: FoundFile) -> str | None:
             return self._sources.refusal_of_file(uri, file, project)
 
-        return check_sources(spec, self._settings.source_timeout_seconds, refusal if self._sources.is_on else None)
+        may_refuse = refusal if self._sources.is_on else None
+        return check_sources(spec, self._settings.source_timeout_seconds, may_refuse, kept)
 
     def _project_of(self, job_id: str) -> str | None:
         job = self._store.get(job_id)

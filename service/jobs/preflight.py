@@ -69,29 +69,37 @@ def _too_large(section: str, compute: WorkerSpec, cluster: ClusterStatus) -> Ite
             yield Fault(pointer, rule, f"{wanted:g}")
 
 
-def check_sources(spec: JobSpec, timeout_seconds: float, refusal: Refusal | None = None) -> int | None:
+def check_sources(
+    spec: JobSpec, timeout_seconds: float, refusal: Refusal | None = None, kept: Sequence[str] = ()
+) -> int | None:
     """Look at every file the spec names; the size in bytes of what is trained on, or None if it cannot be told without
     reading it. Of a corpus it is that of the text, which compressed files are taken to hold; of all else that of the
-    files as stored. `refusal` says of a file that was found why it may not be read, or None.
+    files as stored. `refusal` says of a file that was found why it may not be read, or None. Below the pointers in
+    `kept` nothing is looked at: the job has copies of its own.
 
     Raises:
         CorpusUnreadableError: one is absent, refused, empty, closed to us, or does not answer in time.
     """
     if isinstance(spec, FinetuneSpec):
-        return _size_of_data(finetuning_files(spec), ("/spec/model/",), timeout_seconds, refusal)
+        return _size_of_data(finetuning_files(spec), ("/spec/model/",), timeout_seconds, refusal, kept)
     if isinstance(spec, EvaluateSpec):
         models = ("/spec/discriminator/", "/spec/generator/")
-        size = _size_of_data(evaluation_files(spec), models, timeout_seconds, refusal)
+        size = _size_of_data(evaluation_files(spec), models, timeout_seconds, refusal, kept)
         sources = spec.unseen_text.sources.values() if spec.unseen_text is not None else ()
         return None if any(isinstance(source, PythonDocsSource) for source in sources) else size
     if isinstance(spec, SearchSpec):
         objective_files = [_Named(f"/spec{pointer}", uri) for pointer, uri in search_files(spec)]
-        return _check_pretraining(base_spec(spec), "/spec/base", objective_files, timeout_seconds, refusal)
-    return _check_pretraining(spec, "/spec", [], timeout_seconds, refusal)
+        return _check_pretraining(base_spec(spec), "/spec/base", objective_files, timeout_seconds, refusal, kept)
+    return _check_pretraining(spec, "/spec", [], timeout_seconds, refusal, kept)
 
 
 def _check_pretraining(
-    spec: PretrainSpec, pointer: str, others: list[_Named], timeout_seconds: float, refusal: Refusal | None
+    spec: PretrainSpec,
+    pointer: str,
+    others: list[_Named],
+    timeout_seconds: float,
+    refusal: Refusal | None,
+    kept: Sequence[str],
 ) -> int | None:
     """Look at a corpus and what goes with it; bytes of its text, where they are known."""
     corpus = list(_corpus_uris(spec, pointer))
@@ -103,6 +111,7 @@ def _check_pretraining(
     if spec.probe is not None:
         for name, task in spec.probe.tasks.items():
             others += [_Named(*named) for named in labelled_files(f"{pointer}/probe/tasks/{name}", task)]
+    corpus, others = ([one for one in named if not _is_kept(one, kept)] for named in (corpus, others))
     found = _look_at([*corpus, *others], timeout_seconds, refusal)
     texts = [file for named in corpus for file in found[named]]
     has_documentation = any(isinstance(source, PythonDocsSource) for source in spec.corpus.sources)
@@ -110,13 +119,22 @@ def _check_pretraining(
 
 
 def _size_of_data(
-    named: Iterable[tuple[str, str]], of_models: tuple[str, ...], timeout_seconds: float, refusal: Refusal | None
+    named: Iterable[tuple[str, str]],
+    of_models: tuple[str, ...],
+    timeout_seconds: float,
+    refusal: Refusal | None,
+    kept: Sequence[str],
 ) -> int | None:
     """Look at all files; the size of those that are no model's."""
     every = [_Named(f"/spec{pointer}", uri) for pointer, uri in named]
+    every = [one for one in every if not _is_kept(one, kept)]
     found = _look_at(every, timeout_seconds, refusal)
     files = [file for one in every if not one.pointer.startswith(of_models) for file in found[one]]
     return sum(file.size_bytes for file in files) if _have_sizes(files) else None
+
+
+def _is_kept(named: _Named, kept: Sequence[str]) -> bool:
+    return named.pointer.startswith(tuple(kept))
 
 
 def _have_sizes(files: Sequence[storage.FoundFile]) -> bool:

@@ -6,14 +6,13 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipelines.specs.compute import WorkerSpec
 from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.earlier import as_it_was
 from pipelines.specs.jobs import SPECS, JobSpec
 from pipelines.specs.plan import assumed_vocab_size, flops_until
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.search import SearchSpec
-from pipelines.specs.trials import base_spec
+from service.queueing.reckoning import demand_of
 
 
 @dataclass(frozen=True)
@@ -50,18 +49,14 @@ def read_stored_spec(spec_json: str) -> JobSpec:
 
 
 def resources_of(spec_json: str) -> Resources:
-    """What the workers hold: of a search those of as many trials as may run side by side.
+    """What the workers hold, as the queue reckons it: of a search those of as many trials as may run side by side, of
+    finetuning no more than there are seeds to run.
 
     Raises:
         ValueError: the spec is none that this version knows.
     """
-    spec = read_stored_spec(spec_json)
-    if isinstance(spec, SearchSpec):
-        workers: WorkerSpec = base_spec(spec).compute
-        times = min(spec.compute.max_concurrent_trials, max(1, spec.most_trials))
-    else:
-        workers, times = spec.compute, 1
-    return Resources(round(1000 * workers.num_cpus) * times, workers.num_gpus * times)
+    demand = demand_of(read_stored_spec(spec_json))
+    return Resources(round(1000 * demand.num_cpus), demand.num_gpus)
 
 
 def work_of(spec_json: str, progress: Progress | None, result: JobResult | None) -> Work:
@@ -78,10 +73,13 @@ def work_of(spec_json: str, progress: Progress | None, result: JobResult | None)
         return Work(flops=outcome.flops_trials + outcome.flops_final + outcome.flops_reference)
     if not isinstance(spec, PretrainSpec):
         return Work()
-    step = result.step if result is not None and result.step is not None else progress.step if progress else None
-    if not step:
+    said = result if result is not None and result.step is not None else progress
+    if said is None or not said.step:
         return Work()
-    step = min(step, spec.training.num_train_steps)
+    step = min(said.step, spec.training.num_train_steps)
+    # What a retry took over was computed by another job, and counts there.
+    before = min(said.taken_over_step or 0, step)
     known = None if result is None else result.corpus.get("vocab_size")
     vocab_size = int(known) if isinstance(known, int) else assumed_vocab_size(spec)
-    return Work(spec.training.tokens_until(step), flops_until(spec, vocab_size, step))
+    tokens = spec.training.tokens_until(step) - spec.training.tokens_until(before)
+    return Work(tokens, flops_until(spec, vocab_size, step) - flops_until(spec, vocab_size, before))

@@ -3,7 +3,9 @@
 Every time the lease changes hands its token grows. A replica that acts begins each of its transactions by `guard`, an
 UPDATE of the lease's row that asks for its own token. That locks the row to the end of the transaction: a successor
 takes over either before, and then nothing is touched and the transaction is given up, or after its commit. Only the
-database's clock decides when a lease has run out; replicas measure durations, on clocks that are never set.
+database's clock decides when a lease has run out; replicas measure durations, on clocks that are never set. Where the
+database's clock is set back, a lease is free all the same after `MAX_LEASES` times its duration; where it is set
+forward, another replica may take over early.
 
 Source: Kleppmann 2016, "How to do distributed locking", on fencing tokens.
 """
@@ -26,6 +28,8 @@ from service.ledger.feed_tables import LeaseRow
 RECONCILER_LEASE = "reconciler"
 MARGIN_FRACTION = 1 / 3
 """Of a lease's duration: so long before its end its holder stops to act."""
+MAX_LEASES = 4
+"""Durations that the rest of a lease may have, by the database's clock; replicas may be set to other ones."""
 
 
 class SqlLease:
@@ -63,7 +67,10 @@ class SqlLease:
                     ours = (LeaseRow.holder == self.holder) & (LeaseRow.token == self._held[0])
                     token = session.scalar(self._update(ours).values(values).returning(LeaseRow.token))
                 if token is None:
-                    take = self._update(LeaseRow.expires_at <= now)
+                    # One that would last far longer than any does was taken before the clock was set back. Its holder
+                    # may still live: then it loses the lease, which harms nothing, for its token is no longer good.
+                    is_over = (LeaseRow.expires_at <= now) | (LeaseRow.expires_at > now + MAX_LEASES * self._seconds)
+                    take = self._update(is_over)
                     values |= {"holder": self.holder, "token": LeaseRow.token + 1}
                     token = session.scalar(take.values(values).returning(LeaseRow.token))
             self._held = None if token is None else (token, asked_at + self._seconds * (1 - MARGIN_FRACTION))

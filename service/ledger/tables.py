@@ -112,6 +112,7 @@ class JobRow(Base):
     preempted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     preempted_for: Mapped[str | None] = mapped_column(String(63))
     num_preemptions: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    resolved_aliases: Mapped[str | None] = mapped_column(Text)
 
 
 class JobLabelRow(Base):

@@ -35,7 +35,7 @@ def note_usage(session: Session, job: Job, changes: Mapping[str, Any], now: date
     """
     # Said when Ray was seen to run it, or to have run it between two looks.
     if "started_at" in changes:
-        _begin(session, job, _milliseconds(now))
+        begin_attempt(session, job, now)
     progress, result = changes.get("progress"), changes.get("result")
     if progress is not None or result is not None:
         work = _reckoned(lambda: work_of(job.spec_json, progress or job.progress, result), Work())
@@ -47,7 +47,8 @@ def note_usage(session: Session, job: Job, changes: Mapping[str, Any], now: date
         _end(session, job, _end_of(job, result, now))
 
 
-def _begin(session: Session, job: Job, now_ms: int) -> None:
+def begin_attempt(session: Session, job: Job, at: datetime) -> None:
+    """Note that the job's attempt began to run; nothing happens where that was noted before."""
     if session.get(JobAttemptRow, (job.job_id, job.attempt)) is not None:
         return
     if session.get(JobWorkRow, job.job_id) is None:
@@ -56,7 +57,7 @@ def _begin(session: Session, job: Job, now_ms: int) -> None:
             job_id=job.job_id, num_millicpus=held.num_millicpus, num_gpus=held.num_gpus, tokens=0, flops=0.0
         )
         session.add(row)
-    session.add(JobAttemptRow(job_id=job.job_id, attempt=job.attempt, started_ms=now_ms))
+    session.add(JobAttemptRow(job_id=job.job_id, attempt=job.attempt, started_ms=_milliseconds(at)))
     session.flush()
 
 

@@ -150,8 +150,15 @@ class SqlWebhookStore:
             session.execute(statement.values(values))
 
     def prune(self, before: datetime, limit: int) -> int:
-        """Delete the oldest deliveries that are over; how many."""
-        old = select(DeliveryRow.delivery_id).where(~_IS_PENDING, DeliveryRow.created_at < before).limit(limit)
+        """Delete deliveries that are over and this old; how many. Whatever waits at a webhook that is disabled is given
+        up: an event may have been written at the moment in which it was disabled.
+        """
+        disabled = select(WebhookRow.webhook_id).where(WebhookRow.disabled_at.is_not(None))
+        waiting = _free(_IS_PENDING, DeliveryRow.webhook_id.in_(disabled))
+        given_up = update(DeliveryRow).where(DeliveryRow.delivery_id.in_(waiting))
+        with Session(self._engine) as session, session.begin():
+            session.execute(given_up.values(state=DeliveryState.DEAD.value))
+        old = _free(~_IS_PENDING, DeliveryRow.created_at < before).limit(limit)
         statement = delete(DeliveryRow).where(DeliveryRow.delivery_id.in_(old)).returning(DeliveryRow.delivery_id)
         with Session(self._engine) as session, session.begin():
             return len(session.execute(statement).all())
@@ -190,6 +197,13 @@ class SqlWebhookStore:
 
 
 _IS_PENDING = DeliveryRow.state == DeliveryState.PENDING.value
+
+
+def _free(*conditions: ColumnElement[bool]) -> Select[str]:
+    """Ids of deliveries that nobody else changes now: whoever deletes their webhook holds some of them already, and
+    would wait for those that are held here.
+    """
+    return select(DeliveryRow.delivery_id).where(*conditions).with_for_update(skip_locked=True)
 
 
 def _webhook(row: WebhookRow, labels: Mapping[str, str]) -> Webhook:

@@ -10,7 +10,7 @@ import structlog
 
 from pipelines import storage
 from pipelines.storage.artifacts import PreparedCorpus
-from pipelines.storage.uses import ArtifactFolder, look_at
+from pipelines.storage.uses import ArtifactFolder, look_at, look_at_notes
 from service.errors import CorpusNotFoundError, StorageUnavailableError
 from service.interfaces import JobStore
 from service.records import Job
@@ -19,6 +19,11 @@ from service.settings import Settings
 log = structlog.get_logger(__name__)
 
 FOLDER = "corpora"
+MAX_LOOKS = 200
+"""At folders, for one request; a page that is short for it still has a cursor."""
+MAX_USES = 1000
+"""Of a corpus so many of those who used it last are looked up."""
+MAX_REMEMBERED = 512
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class Corpora:
     def __init__(self, store: JobStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
+        self._remembered: dict[str, tuple[datetime, PreparedCorpus, int]] = {}
+        """Digest to when it was completed, what it is and its size: a complete corpus does not change."""
 
     def page(
         self, visible: frozenset[str] | None, limit: int, cursor: str | None
@@ -69,12 +76,13 @@ class Corpora:
             StorageUnavailableError: the storage does not answer.
         """
         found: list[StoredCorpus] = []
+        last = ""
         try:
-            for digest in self._digests():
-                if cursor is not None and digest <= cursor:
-                    continue
-                if len(found) == limit:
-                    return found, found[-1].corpus.digest
+            digests = [digest for digest in self._digests() if cursor is None or digest > cursor]
+            for number, digest in enumerate(digests):
+                if len(found) == limit or number == MAX_LOOKS:
+                    return found, last
+                last = digest
                 one = self._read(digest, visible)
                 if one is not None:
                     found.append(one)
@@ -103,7 +111,7 @@ class Corpora:
 
     def _read(self, digest: str, visible: frozenset[str] | None) -> StoredCorpus | None:
         uri = storage.join(self._settings.storage_uri, FOLDER, digest)
-        folder = look_at(uri)
+        folder = look_at_notes(uri)
         if folder.completed_at is None:
             return None
         uses = self._uses(folder.uses)
@@ -111,14 +119,30 @@ class Corpora:
         if visible is not None and not shown:
             return None
         try:
-            corpus = PreparedCorpus.read(uri)
+            corpus, size_bytes = self._complete(digest, uri, folder.completed_at)
         except storage.StorageError as error:  # of another version, or being deleted at this moment
             log.warning("corpus_not_read", digest=digest, reason=error.reason)
             return None
-        return StoredCorpus(corpus, folder.size_bytes, folder.completed_at, last_use(folder, uses), shown)
+        # When projects that one does not see used it is theirs to tell.
+        last = (
+            last_use(folder, uses) if visible is None else max([folder.completed_at, *(use.last_at for use in shown)])
+        )
+        return StoredCorpus(corpus, size_bytes, folder.completed_at, last, shown)
+
+    def _complete(self, digest: str, uri: str, completed_at: datetime) -> tuple[PreparedCorpus, int]:
+        """What it is, and its bytes: a walk over all of its files, made once."""
+        known = self._remembered.get(digest)
+        if known is None or known[0] != completed_at:
+            known = (completed_at, PreparedCorpus.read(uri), look_at(uri).size_bytes)
+            self._remembered.pop(digest, None)
+            while len(self._remembered) >= MAX_REMEMBERED:
+                self._remembered.pop(next(iter(self._remembered)), None)
+            self._remembered[digest] = known
+        return known[1], known[2]
 
     def _uses(self, notes: Mapping[str, datetime]) -> list[CorpusUse]:
-        jobs = ((self._store.get(job_id), at) for job_id, at in notes.items())
+        newest = sorted(notes.items(), key=lambda note: note[1], reverse=True)[:MAX_USES]
+        jobs = ((self._store.get(job_id), at) for job_id, at in newest)
         uses = [CorpusUse(job, at) for job, at in jobs if job is not None]
         return sorted(uses, key=lambda use: use.began_at, reverse=True)
 

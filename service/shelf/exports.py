@@ -17,6 +17,7 @@ from service.interfaces import FolderError, JobFolders, JobStore
 from service.jobs.namespaces import project_of
 from service.records import Job
 from service.settings import Settings
+from service.shelf.archives import Archives
 from service.shelf.registry import RegisteredVersion
 from service.shelf.tar_stream import Member
 
@@ -39,6 +40,8 @@ class Exports:
         self._store = store
         self._folders = folders
         self._settings = settings
+        self.archives = Archives(settings.max_export_downloads)
+        """That are being sent."""
 
     def find(self, version: RegisteredVersion) -> Export:
         """The files of a version's export.

@@ -111,8 +111,10 @@ class Lineages:
         return (*parents, *_files_of(spec))
 
     def _registered(self, job: Job, pointer: str, name: str, sees: Callable[[str], bool], depth: int) -> Parent:
+        if not sees(project_of(name)):
+            return Parent(field=pointer, name=name)
         version = self._version_that_was_read(job) if pointer == "/model" else None
-        if not sees(project_of(name)) or version is None:
+        if version is None:
             return Parent(field=pointer, name=name, version=version)
         before = None
         if depth > 0:

@@ -137,6 +137,7 @@ class Models:
         if _RESERVED.fullmatch(alias):
             rule = "must not be 'latest' or a version such as 'v1'"
             raise InvalidRequestError(f"alias {rule}, got {alias!r}.", [Fault("/path/alias", rule, alias)])
+        self.get(name)  # a lock is a row for good: none is made of a name that is nobody's
         with self._locks.holding(f"alias:{name}", LOCK_PATIENCE_SECONDS) as is_held:
             if not is_held:
                 raise AliasMovedError(f"Somebody else is moving aliases of {name!r}. Look again.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -31,7 +31,7 @@ def tar_size(members: Sequence[Member]) -> int:
     return headers + sum(_padded(member.size_bytes) for member in members) + 2 * _BLOCK
 
 
-def stream_tar(members: Sequence[Member]) -> Iterator[bytes]:
+def stream_tar(members: Sequence[Member]) -> Generator[bytes]:
     """The archive in pieces of `CHUNK_BYTES` at most; the same bytes for the same files.
 
     Raises:

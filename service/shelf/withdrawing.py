@@ -7,6 +7,7 @@ is seen here, and the file is put back.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 
 from pipelines import storage
@@ -31,7 +32,7 @@ def withdraw(uri: str, markers: Iterable[str], others: Iterable[str] | None, nee
         StorageError: the storage does not answer. What is left is not complete, and can be deleted another time.
     """
     there = [marker for marker in markers if storage.exists(storage.join(uri, marker))]
-    kept = {marker: storage.read_bytes(storage.join(uri, marker)) for marker in there}
+    kept = {marker: _read(storage.join(uri, marker)) for marker in there}
     try:
         for marker in kept:
             storage.delete_tree(storage.join(uri, marker))
@@ -49,6 +50,18 @@ def withdraw(uri: str, markers: Iterable[str], others: Iterable[str] | None, nee
         storage.delete_tree(storage.join(uri, path))
 
 
-def _put_back(uri: str, kept: dict[str, bytes]) -> None:
-    for marker, content in kept.items():
-        storage.write_bytes(storage.join(uri, marker), content)
+def _read(uri: str) -> tuple[bytes, int | None]:
+    path = storage.local_path(uri)
+    return storage.read_bytes(uri), None if path is None else path.stat().st_mtime_ns
+
+
+def _put_back(uri: str, kept: dict[str, tuple[bytes, int | None]]) -> None:
+    """As it was: by the age of these files it is told how long ago something was made. An object store knows no age but
+    that of the last writing; what is put back there seems newer, and so stays longer.
+    """
+    for marker, (content, modified_ns) in kept.items():
+        place = storage.join(uri, marker)
+        storage.write_bytes(place, content)
+        path = storage.local_path(place)
+        if path is not None and modified_ns is not None:
+            os.utime(path, ns=(modified_ns, modified_ns))

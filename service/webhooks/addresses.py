@@ -7,7 +7,10 @@ is looked at when a webhook is made, and again, after the name was resolved, for
 from __future__ import annotations
 
 import ipaddress
+import queue
 import socket
+import threading
+import time
 from collections.abc import Sequence
 from urllib.parse import SplitResult, urlsplit
 
@@ -15,6 +18,10 @@ from pipelines.storage import web_guard
 from service.errors import Fault, InvalidRequestError
 
 MAX_URL_CHARACTERS = 2000
+LOOKUP_SECONDS = 5.0
+"""For a name, when a webhook is made."""
+MAX_LOOKUPS = 32
+_lookups = threading.BoundedSemaphore(MAX_LOOKUPS)
 
 
 def check_url(url: str, named_hosts: Sequence[str]) -> None:
@@ -39,14 +46,49 @@ def check_url(url: str, named_hosts: Sequence[str]) -> None:
     if parts.scheme != "https":
         raise _refused("must start with https:// unless ELECTRA_WEBHOOK_HOSTS names the host", url)
     try:
-        public_address(host, _port(parts))
+        resolved(host, _port(parts), named_hosts, LOOKUP_SECONDS)
     except (OSError, UnicodeError) as error:  # the latter of a name that is none, as `a..b`
         # One answer for all: what names mean inside is nobody's business.
         raise _refused("must be at a host that resolves to public addresses alone", url) from error
 
 
-def public_address(host: str, port: int) -> str:
-    """An address of a host, all of whose addresses are public.
+def resolved(host: str, port: int, named_hosts: Sequence[str], seconds: float) -> Sequence[str]:
+    """The addresses of a host, all of them public unless a setting names it, found in time.
+
+    The system's look-up knows no end of its own. It runs on a thread that is left alone when the time is over; of
+    these there are `MAX_LOOKUPS` at most.
+
+    Raises:
+        TimeoutError: it was not found in so many seconds.
+        OSError: it has none, or has one that is not public.
+        UnicodeError: it is no name.
+    """
+    answers: queue.SimpleQueue[Sequence[str] | Exception] = queue.SimpleQueue()
+    look_up = _addresses if is_named(host, named_hosts) else public_addresses
+    deadline = time.monotonic() + seconds
+
+    def look() -> None:
+        try:
+            answers.put(look_up(host, port))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            answers.put(error)
+        finally:
+            _lookups.release()
+
+    if not _lookups.acquire(timeout=max(0.0, seconds)):
+        raise TimeoutError("too many names are being looked up")
+    threading.Thread(target=look, name="webhook-lookup", daemon=True).start()
+    try:
+        answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+    except queue.Empty:
+        raise TimeoutError(f"{host} was not looked up in {seconds:g} seconds") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def public_addresses(host: str, port: int) -> Sequence[str]:
+    """The addresses of a host, all of which are public.
 
     Raises:
         OSError: it has none, or has one that is not.
@@ -54,14 +96,19 @@ def public_address(host: str, port: int) -> str:
     written = web_guard.written_address(host)
     if written is not None and not web_guard.is_public(written):
         raise web_guard.RefusedAddressError(host, written)
-    found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    found = _addresses(host, port)
     for text in found:
         address = ipaddress.ip_address(text.partition("%")[0])
         if not web_guard.is_public(address):
             raise web_guard.RefusedAddressError(host, address)
-    if not found:
+    return found
+
+
+def _addresses(host: str, port: int) -> Sequence[str]:
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if not entries:
         raise OSError("no address")
-    return found[0]
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 def is_named(host: str, named_hosts: Sequence[str]) -> bool:

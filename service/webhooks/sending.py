@@ -8,12 +8,13 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import httpcore
 
 from pipelines.storage.web_guard import RefusedAddressError
-from service.webhooks.addresses import is_named, public_address
+from service.webhooks.addresses import resolved
 
 
 class SendError(Exception):
@@ -82,11 +83,21 @@ class _GuardedBackend(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         """A connection, unless the host has an address that is not public."""
-        address = host if is_named(host, self._named_hosts) else public_address(host, port)
+        try:
+            found = resolved(host, port, self._named_hosts, _left(self._deadline, httpcore.ConnectTimeout))
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout(str(error)) from error
+        for address in found[:-1]:
+            with suppress(httpcore.ConnectError):
+                return self._connect(address, port, local_address, socket_options)
+        return self._connect(found[-1], port, local_address, socket_options)
+
+    def _connect(
+        self, address: str, port: int, local_address: str | None, socket_options: Iterable[Any] | None
+    ) -> httpcore.NetworkStream:
         left = _left(self._deadline, httpcore.ConnectTimeout)
-        return _TimedStream(
-            self._network.connect_tcp(address, port, left, local_address, socket_options), self._deadline
-        )
+        stream = self._network.connect_tcp(address, port, left, local_address, socket_options)
+        return _TimedStream(stream, self._deadline)
 
 
 class _TimedStream(httpcore.NetworkStream):

@@ -15,7 +15,7 @@ from pipelines.errors import JobCancelled
 from pipelines.finetuning.run_seed import run_seed
 from pipelines.finetuning.take_over import take_over_runs
 from pipelines.job import JobDirectory
-from pipelines.origin import origins, take_over_checkpoint
+from pipelines.origin import origins, take_over_checkpoint, taken_over_step
 from pipelines.specs.documents import Origin
 from pipelines.training.checkpoint import list_checkpoints
 from pipelines.training.train_loop import train
@@ -61,7 +61,9 @@ def test_a_retry_of_a_retry_finds_the_first_ones_checkpoint(tmp_path: Path):
     folder_of(tmp_path, "second", "first")
     third = folder_of(tmp_path, "third", "second")
     assert [origin.job_id for origin in origins(third)] == ["second", "first"]
+    assert taken_over_step(third) is None
     assert take_over_checkpoint(third, task.identity) == 6
+    assert taken_over_step(third) == 6
 
 
 def test_jobs_that_name_each_other_end_the_search(tmp_path: Path):

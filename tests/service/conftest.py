@@ -27,6 +27,7 @@ from service.ledger.queue_store import SqlQueueStore
 from service.ledger.store import SqlJobStore
 from service.predictions import Predictions
 from service.settings import Settings
+from service.shelf.alias_versions import AliasVersions
 
 # Through the standard library, where pytest catches it: structlog by itself prints to standard output.
 structlog.configure(
@@ -123,7 +124,7 @@ def desk(
     """Without a reconciler: what the desk does by itself."""
     return Desk(
         settings=settings,
-        jobs=Jobs(store, settings, quotas=SqlQueueStore(store._engine)),
+        jobs=Jobs(store, settings, quotas=SqlQueueStore(store._engine), version_of=AliasVersions(registry)),
         logs=JobLogs(store, launcher, folders),
         kept_logs=KeptLogs(store, settings),
         predictions=predictions,

@@ -281,8 +281,10 @@ def test_markers_go_first_and_come_back(tmp_path: Path) -> None:
         seen.append(sorted(path.name for path in tmp_path.iterdir()))
         return "somebody"
 
+    os.utime(tmp_path / "manifest.json", ns=(7, 7_000_000_007))
     with pytest.raises(StillNeededError, match="somebody"):
         withdraw(str(tmp_path), ("manifest.json",), None, need)
+    assert (tmp_path / "manifest.json").stat().st_mtime_ns == 7_000_000_007  # by its age corpora are cleaned
     assert seen == [["data.bin"]]
     assert (tmp_path / "manifest.json").read_text() == "manifest.json"
 

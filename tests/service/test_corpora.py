@@ -89,3 +89,50 @@ async def test_each_sees_corpora_and_jobs_of_their_projects(keyed: httpx.AsyncCl
     assert seen["root"] == {DIGEST: {ours, theirs}, OTHER: {theirs}}
     hidden = await keyed.get(f"/v1/corpora/{OTHER}", headers=world.bearer("ada"))
     assert (hidden.status_code, hidden.json()["code"]) == (404, "corpus_not_found")
+
+
+async def test_when_a_hidden_project_used_a_corpus_is_not_told(keyed: httpx.AsyncClient, world: AccessWorld) -> None:
+    ours, theirs = world.job().job_id, world.job("eve", "law").job_id
+    keep_corpus(world.settings, ours, theirs)
+    later = datetime(2030, 1, 1, tzinfo=UTC)
+    note = Path(world.settings.storage_uri, "corpora", DIGEST, "uses", f"{theirs}.json")
+    os.utime(note, (later.timestamp(), later.timestamp()))
+    told = {}
+    for who in ("ada", "eve", "root"):
+        found = (await keyed.get(f"/v1/corpora/{DIGEST}", headers=world.bearer(who))).json()
+        told[who] = datetime.fromisoformat(found["last_used_at"]) == later
+    assert told == {"ada": False, "eve": True, "root": True}
+
+
+async def test_no_request_looks_at_more_folders_than_so_many(
+    keyed: httpx.AsyncClient, world: AccessWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that are short for it, or empty, join all the same."""
+    monkeypatch.setattr("service.shelf.corpora.MAX_LOOKS", 2)
+    ours, theirs = world.job().job_id, world.job("eve", "law").job_id
+    digests = [f"{number:064x}" for number in range(7)]
+    for number, digest in enumerate(digests):
+        keep_corpus(world.settings, ours if number in (0, 5) else theirs, digest=digest)
+    found, cursor = [], ""
+    for _ in range(4):
+        page = (await keyed.get(f"/v1/corpora{cursor}", headers=world.bearer("ada"))).json()
+        found.append([item["digest"] for item in page["items"]])
+        cursor = f"?cursor={page['next_cursor']}"
+    assert (found, page["next_cursor"]) == ([[digests[0]], [], [digests[5]], []], None)
+
+
+async def test_the_files_of_a_corpus_are_walked_over_once(
+    client: httpx.AsyncClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is made anew. Who uses it is looked at each time."""
+    keep_corpus(settings, "a")
+    first = (await client.get(f"/v1/corpora/{DIGEST}")).json()
+    extra = Path(settings.storage_uri, "corpora", DIGEST, "source-000", "extra.bin")
+    extra.write_bytes(b"1234567")
+    later = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+    note = Path(settings.storage_uri, "corpora", DIGEST, "uses", "a.json")
+    os.utime(note, (later, later))
+    again = (await client.get(f"/v1/corpora/{DIGEST}")).json()
+    assert (again["size_bytes"], again["last_used_at"] > first["last_used_at"]) == (first["size_bytes"], True)
+    os.utime(Path(settings.storage_uri, "corpora", DIGEST, "manifest.json"), (1, 1))
+    assert (await client.get(f"/v1/corpora/{DIGEST}")).json()["size_bytes"] == first["size_bytes"] + 7

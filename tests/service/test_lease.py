@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from service.feeds.interfaces import LeaseLostError
 from service.ledger.feed_tables import LeaseRow
-from service.ledger.lease import RECONCILER_LEASE, SqlLease
+from service.ledger.lease import RECONCILER_LEASE, SqlLease, database_seconds
 from service.ledger.store import SqlJobStore
 from service.records import ClusterStatus
 from service.states import JobState
@@ -177,3 +177,22 @@ def test_writes_are_those_of_ever_newer_holders(engine: Engine, steps: list[tupl
             else:
                 assert lease._pinned == newest
     assert sum(lease.pin() for lease in leases) <= 1 or any(step == "expire" for _, step in steps)
+
+
+def expires_in(engine: Engine, seconds: float) -> None:
+    """As a holder leaves it that dies, by a clock that was set since."""
+    with Session(engine) as session, session.begin():
+        statement = update(LeaseRow).where(LeaseRow.name == RECONCILER_LEASE)
+        session.execute(statement.values(expires_at=database_seconds(engine) + seconds))
+
+
+def test_a_clock_that_was_set_back_keeps_no_lease_from_its_successor(engine: Engine) -> None:
+    first, second = SqlLease(engine, LONG), SqlLease(engine, LONG)
+    first.try_hold()
+    first.pin()
+    expires_in(engine, 3 * LONG)
+    assert not second.try_hold()  # of a replica that is set to a longer one
+    expires_in(engine, 86400.0 * 365)
+    assert second.try_hold()
+    with pytest.raises(LeaseLostError), Session(engine) as session, session.begin():
+        first.guard(session)  # had it lived, it could write nothing any more

@@ -126,7 +126,7 @@ async def test_of_a_parent_in_a_hidden_project_the_name_alone_is_told(
     world.registry.add("clinical--m", tags={"electra.job_id": job.job_id})
     found = await keyed.get("/v1/models/clinical--m/versions/1/lineage", headers=world.bearer("ada"))
     (parent,) = found.json()["parents"]
-    assert (parent["name"], parent["lineage"]) == ("law--base", None)
+    assert (parent["name"], parent["version"], parent["lineage"]) == ("law--base", None, None)
 
 
 async def test_models_of_hidden_projects_are_in_no_list(keyed: httpx.AsyncClient, world: AccessWorld) -> None:

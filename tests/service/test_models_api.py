@@ -10,6 +10,7 @@ import httpx
 import pytest
 from service_doubles import MemoryFolders, make_job
 from service_shelf import MemoryRegistry, export_files, made_by
+from sqlalchemy import text
 
 from service.ledger.locks import SqlLocks
 from service.ledger.store import SqlJobStore
@@ -207,3 +208,17 @@ def test_an_archive_is_as_long_as_was_said_and_comes_in_small_pieces(size: int) 
 def test_a_file_that_changes_while_it_is_read_breaks_the_archive_off(size: int) -> None:
     with pytest.raises(ChangedWhileReadError):
         list(stream_tar([member(size, b"four")]))
+
+
+async def test_a_model_that_is_not_there_leaves_no_lock(client: httpx.AsyncClient, store: SqlJobStore) -> None:
+    """A lock is a row for good."""
+
+    def num_rows() -> int:
+        with store._engine.connect() as connection:
+            return int(connection.scalar(text("SELECT count(*) FROM leases")) or 0)
+
+    before = num_rows()
+    for number in range(3):
+        answer = await client.put(f"/v1/models/nobody-{number}/aliases/best", json={"version": 1})
+        assert answer.status_code == 404
+    assert num_rows() == before

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from access_world import ROOT, AccessWorld, keys_settings
 from live_service import serve_desk
+from service_shelf import export_files, made_by
 
 from service.access.principals import Role
 from service.http.streams import while_allowed
@@ -116,3 +117,68 @@ async def test_who_cannot_be_looked_up_is_looked_up_again(monkeypatch: pytest.Mo
     stream = while_allowed(silent(), lambda: next(answers)())
     assert [item async for item in stream] == []
     assert list(answers) == []
+
+
+def exported(world: AccessWorld, size_bytes: int) -> str:
+    """The path of an export of so many bytes, of a model of Ada's project."""
+    job = world.job(state=JobState.SUCCEEDED)
+    name = f"{job.project}--big"
+    world.folders.results[job.job_id] = made_by(world.settings, job.job_id, name, 1)
+    world.registry.add(name, 1, tags={"electra.job_id": job.job_id})
+    with (export_files(world.settings, job.job_id) / "weights").open("wb") as file:
+        file.truncate(size_bytes)
+    return f"/v1/models/{name}/versions/1/export"
+
+
+async def test_an_archive_ends_early_when_its_key_is_revoked_and_shows_it(world: AccessWorld) -> None:
+    """Larger than what connections buffer."""
+    path = exported(world, 200 << 20)
+    with serve_desk(world.settings, world.desk) as url, httpx.Client(base_url=url, trust_env=False) as client:
+        with client.stream("GET", path, headers=world.bearer("ada")) as answer:
+            assert (answer.status_code, len(world.access.streams)) == (200, 1)
+            pieces = answer.iter_raw()
+            next(pieces)
+            revoke(world, "ada")
+            with pytest.raises(httpx.RemoteProtocolError):
+                sum(map(len, pieces))
+        await until(lambda: len(world.access.streams) == world.desk.shelf.exports.archives.num_open == 0)
+
+
+async def test_an_archive_that_nobody_takes_is_given_up(world: AccessWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.http.streams.SEND_TIMEOUT_SECONDS", 0.2)
+    path = exported(world, 200 << 20)
+    with (
+        serve_desk(world.settings, world.desk) as url,
+        httpx.Client(base_url=url, trust_env=False) as client,
+        client.stream("GET", path, headers=world.bearer("ada")) as answer,
+    ):
+        assert answer.status_code == 200
+        await until(lambda: world.desk.shelf.exports.archives.num_open == len(world.access.streams) == 0)
+
+
+async def test_no_more_archives_are_sent_than_may_be(world: AccessWorld) -> None:
+    path = exported(world, 1)
+    world.desk.shelf.exports.archives._most = 1
+    async with world.client() as client:
+        first = world.desk.shelf.exports.archives.sent([])
+        await anext(first)
+        refused = await client.get(path, headers=world.bearer("ada"))
+        assert (refused.status_code, refused.json()["code"]) == (503, "too_many_followers")
+        assert len(world.access.streams) == 0
+        await first.aclose()
+        answer = await client.get(path, headers=world.bearer("ada"))
+        assert (answer.status_code, len(answer.content)) == (200, int(answer.headers["content-length"]))
+    assert world.desk.shelf.exports.archives.num_open == 0
+
+
+async def test_printed_logs_have_no_more_followers_than_may_be(world: AccessWorld) -> None:
+    over, path = world.job(state=JobState.SUCCEEDED), "/v1/jobs/{}/logs?follow=true"
+    world.desk.kept_logs._max_followers = 1
+    async with world.client() as client:
+        following = asyncio.create_task(client.get(path.format(world.job().job_id), headers=world.bearer("ada")))
+        await until(lambda: world.desk.kept_logs.num_followers == 1)
+        refused = await client.get(path.format(over.job_id), headers=world.bearer("ben"))
+        assert (refused.status_code, refused.json()["code"]) == (503, "too_many_followers")
+        revoke(world, "ada")
+        await asyncio.wait_for(following, 60)
+    assert world.desk.kept_logs.num_followers == 0

@@ -18,10 +18,12 @@ from pipelines.specs.documents import JobResult, Progress
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.plan import plan_job
 from pipelines.specs.search import SearchSpec
-from service.jobs.work import resources_of, work_of
+from service.jobs.work import Work, resources_of, work_of
 from service.ledger.database import migrations_config
 from service.ledger.store import SqlJobStore
 from service.ledger.usage import SqlUsageStore
+from service.ledger.usage_repair import Mended, UsageRepair
+from service.queueing.reckoning import demand_of
 from service.records import Job
 from service.shelf.usage import DAY_MS, Dimension, Usage, UsedAttempt, add_up
 from service.states import JobState
@@ -30,6 +32,29 @@ NAMES = st.sampled_from(["a", "b"])
 DIMENSIONS: list[Dimension] = ["owner", "project", "kind", "day"]
 START_MS = int(START.timestamp() * 1000)
 HOUR_MS = 3_600_000
+
+
+GPU = {"num_workers": 8, "cpus_per_worker": 2, "gpus_per_worker": 1}
+TASK = {"type": "classification", "data": {"train": "a.csv", "validation": "b.csv"}}
+HELD: list[dict[str, Any]] = [
+    {"kind": "pretrain", "preset": "tiny", "compute": GPU},
+    {
+        "kind": "finetune",
+        "name": "n",
+        "model": {"type": "registered", "name": "m"},
+        "task": TASK,
+        "training": {"seeds": [1, 2, 3]},
+        "compute": GPU,
+    },
+    {
+        "kind": "search",
+        "preset": "lambda",
+        "base": {"preset": "tiny", "compute": {**GPU, "num_workers": 2}},
+        "objective": {"type": "fixed_corruption"},
+        "budget": {"flops": 4e12},
+        "compute": {"max_concurrent_trials": 3},
+    },
+]
 
 
 @st.composite
@@ -174,6 +199,27 @@ def test_a_finished_job_has_the_flops_of_its_plan() -> None:
     assert (work.tokens, work.flops) == (plan.total_tokens, pytest.approx(plan.total_flops))
 
 
+@pytest.mark.parametrize("document", HELD, ids=lambda document: str(document["kind"]))
+def test_usage_and_the_queue_reckon_alike_what_a_job_holds(document: dict[str, Any]) -> None:
+    spec = resolve_spec(document)
+    demand, held = demand_of(spec), resources_of(spec.model_dump_json())
+    assert (held.num_millicpus, held.num_gpus) == (1000 * demand.num_cpus, demand.num_gpus)
+    assert held.num_gpus == {"pretrain": 8, "finetune": 3, "search": 6}[document["kind"]]
+
+
+def test_what_a_retry_took_over_counts_once() -> None:
+    """With the job that computed it; so both together are as much as one that ran through."""
+    spec = resolve_spec({"kind": "pretrain", "preset": "tiny"}).model_dump_json()
+    whole = work_of(spec, Progress(heartbeat_at=START, step=100), None)
+    old = work_of(spec, Progress(heartbeat_at=START, step=60), None)
+    for said in (
+        work_of(spec, Progress(heartbeat_at=START, step=100, taken_over_step=60), None),
+        work_of(spec, None, JobResult(state="CANCELLED", step=100, taken_over_step=60)),
+    ):
+        assert (old.tokens + said.tokens, old.flops + said.flops) == (whole.tokens, pytest.approx(whole.flops))
+    assert work_of(spec, Progress(heartbeat_at=START, step=60, taken_over_step=60), None) == Work()
+
+
 def test_jobs_of_before_are_taken_over(engine: Engine) -> None:
     """One attempt each, as long as was written down; one that runs goes on to count."""
     config = migrations_config()
@@ -197,3 +243,52 @@ def test_jobs_of_before_are_taken_over(engine: Engine) -> None:
     assert [(one.num_millicpus, one.num_gpus, one.tokens) for one in found] == [(1000, 2, 7)] * 2
     assert found[0].ended_ms - found[0].started_ms == 60_000
     assert found[1].started_ms <= now - 60_000
+
+
+LEFT = {
+    "it ended": ("state = 'FAILED', finished_at = '2026-01-01 03:00:00'", 3.0),
+    "it was paused": ("state = 'PAUSED', heartbeat_seen_at = '2026-01-01 02:30:00'", 2.5),
+    "nobody knows when": ("state = 'QUEUED', heartbeat_seen_at = NULL", 1 / HOUR_MS),
+    "another attempt began": (
+        "attempt = 2, running_seconds = 7200, run_started_at = '2026-01-01 04:00:00', state = 'STARTING'",
+        2.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_an_attempt_that_an_older_leader_ended_counts_no_longer(
+    engine: Engine, clocked: SqlJobStore, clock: Clock, read: Callable[..., list[UsedAttempt]], left: str
+) -> None:
+    """It knew nothing of usage, and changed the job's row alone."""
+    job = make_job()
+    clocked.insert(job)
+    run(clocked, clock, job, heartbeat_seen_at=clock())
+    changed, expected = LEFT[left]
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE jobs SET {changed}"))
+    assert [hours(one) for one in read(50)] == [50.0]
+    assert UsageRepair(engine).run() == Mended(ended=1)
+    assert [hours(one) for one in read(50)] == [expected]
+    assert UsageRepair(engine).run() == Mended()
+
+
+def test_an_attempt_that_an_older_leader_began_counts(
+    engine: Engine, clocked: SqlJobStore, clock: Clock, read: Callable[..., list[UsedAttempt]]
+) -> None:
+    job = make_job()
+    clocked.insert(job)
+    changed = "state = 'RUNNING', attempt = 1, started_at = '2026-01-01', run_started_at = '2026-01-01'"
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE jobs SET {changed}"))
+    assert UsageRepair(engine).run() == Mended(begun=1)
+    assert [(hours(one), one.num_millicpus > 0) for one in read(5)] == [(5.0, True)]
+    assert UsageRepair(engine).run() == Mended()
+
+
+def test_nothing_is_mended_of_jobs_whose_leader_knows_usage(engine: Engine, clocked: SqlJobStore, clock: Clock) -> None:
+    for after in ({"state": JobState.FAILED}, {"state": JobState.PAUSED}, {"heartbeat_seen_at": START}):
+        job = make_job()
+        clocked.insert(job)
+        run(clocked, clock, job, **after)
+    assert UsageRepair(engine).run() == Mended()

@@ -99,3 +99,15 @@ async def test_the_last_thirty_days_are_meant_where_nothing_is_said(
 async def test_what_is_no_window_is_refused(keyed: httpx.AsyncClient, world: AccessWorld, window: str) -> None:
     answer = await keyed.get(f"/v1/usage?{window}", headers=world.bearer("root"))
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize(("bound", "field"), [("MAX_GROUPS", "group_by"), ("MAX_ATTEMPTS", "from")])
+async def test_more_than_one_answer_holds_is_refused_with_what_to_ask_for(
+    keyed: httpx.AsyncClient, world: AccessWorld, monkeypatch: pytest.MonkeyPatch, bound: str, field: str
+) -> None:
+    path = "/v1/usage?from=2026-01-01&to=2026-02-01&group_by=project&group_by=owner"
+    num_groups = len((await keyed.get(path, headers=world.bearer("root"))).json()["rows"])
+    assert num_groups > 1
+    monkeypatch.setattr(f"service.shelf.usage.{bound}", num_groups - 1)
+    answer = await keyed.get(path, headers=world.bearer("root"))
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, f"/query/{field}")

@@ -400,3 +400,51 @@ def test_signatures_are_those_of_standard_webhooks(world: World) -> None:
         b'{"test": 2432232314}',
     )
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+@pytest.mark.parametrize("named", [(), ("hooks.example.org",)])
+def test_a_name_that_is_looked_up_for_long_takes_no_more_than_the_messages_time(
+    monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
+) -> None:
+    is_over, was_looked_up = threading.Event(), threading.Event()
+
+    def look_up(*_args: Any, **_named: Any) -> list[Any]:
+        is_over.wait(20)
+        was_looked_up.set()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.1", 80))]
+
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", look_up)
+    with pytest.raises(SendError, match="timeout"):
+        Sender(named, 0.2).send("http://hooks.example.org/", {}, b"{}")
+    assert not was_looked_up.is_set()
+    is_over.set()
+    assert was_looked_up.wait(60)
+
+
+def test_what_an_event_left_waiting_at_a_disabled_webhook_is_given_up(world: World, receiver: Receiver) -> None:
+    """It was written at the moment in which the webhook was disabled."""
+    webhook, _ = world.create(receiver.url)
+    world.jobs.insert(make_job())
+    with Session(world.store._engine) as session, session.begin():
+        session.execute(text("UPDATE webhooks SET disabled_at = '2026-01-01'"))
+    assert world.states(webhook) == [DeliveryState.PENDING]
+    world.store.prune(world.clock(), 100)
+    assert world.states(webhook) == [DeliveryState.DEAD]
+
+
+def test_pruning_waits_for_nobody_who_deletes_a_webhook(postgres_url: str, settings: Settings) -> None:
+    """Each would hold what the other waits for: a deletion takes the webhook, and then all that was sent to it."""
+    engine = make_engine(postgres_url)
+    upgrade_database(engine)
+    world = World(engine, settings)
+    webhook, _ = world.create(f"http://{LOCAL}:9/")
+    for _ in range(3):
+        world.jobs.insert(make_job())
+    with Session(engine) as session, session.begin():
+        session.execute(text("UPDATE webhook_deliveries SET state = 'dead', created_at = '2020-01-01'"))
+    held = world.store.deliveries(webhook.webhook_id, None, None, 10)[1].delivery_id
+    with Session(engine) as deleting, deleting.begin():
+        deleting.execute(text("SELECT 1 FROM webhook_deliveries WHERE delivery_id = :id FOR UPDATE"), {"id": held})
+        assert world.store.prune(world.clock(), 100) == 2
+    assert [one.delivery_id for one in world.store.deliveries(webhook.webhook_id, None, None, 10)] == [held]
+    engine.dispose()

@@ -18,9 +18,9 @@ from service.http.desk import JobsDep, KeptLogsDep, LogsDep
 from service.http.log_schemas import LogPage, LogQuery, LogRecord, LogSource, LogSourceList, LogSourceQuery
 from service.http.problems import problems
 from service.http.routes.jobs import JobId
-from service.http.streams import StreamGuardDep
+from service.http.streams import StreamGuard, StreamGuardDep
 from service.joblogs.cursors import LogCursor
-from service.joblogs.kept import FollowedLine, LogWish
+from service.joblogs.kept import FollowedLine, KeptLogs, LogWish
 from service.joblogs.lines import KeptLine, render_line
 from service.joblogs.merging import LineFilter
 from service.joblogs.printed import JobLogs, LinePosition, LogEnd, LogLine
@@ -80,18 +80,15 @@ async def get_logs(
             items = kept_logs.followed(job_id, _wish(query), cursor)
             # The first is waited for here: a refusal is an answer of its own then, and not the end of a stream.
             await anext(items)
-            try:
-                events = await guard.open(_kept_events(items, is_json=query.format in ("json", "jsonl")))
-            except BaseException:
-                await items.aclose()
-                raise
-            return EventSourceResponse(events, ping=KEEP_ALIVE_SECONDS, send_timeout=SEND_TIMEOUT_SECONDS)
+            kept = _kept_events(items, is_json=query.format in ("json", "jsonl"))
+            return await _answered(guard, kept, items)
         page = await kept_logs.page(job, _wish(query), cursor, query.limit or DEFAULT_LIMIT)
         return _answer(query.format, page.lines, page.next_cursor, is_truncated=page.is_truncated)
     if is_followed:
         after = _position(last_event_id) if last_event_id else LinePosition(query.attempt or 1, 0)
-        events = _events(logs, job_id, after)
-        return EventSourceResponse(await guard.open(events), ping=KEEP_ALIVE_SECONDS, send_timeout=SEND_TIMEOUT_SECONDS)
+        printed = _events(logs, kept_logs, job_id, after)
+        await anext(printed)
+        return await _answered(guard, printed)
     return PlainTextResponse(await run_in_threadpool(logs.read, job, query.attempt, query.tail))
 
 
@@ -105,12 +102,30 @@ def list_log_sources(
     return LogSourceList(attempt=attempt, items=tuple(items))
 
 
-async def _events(logs: JobLogs, job_id: str, after: LinePosition) -> AsyncGenerator[ServerSentEvent]:
-    async for item in logs.follow(job_id, after):
-        if isinstance(item, LogLine):
-            yield ServerSentEvent(item.text.rstrip("\r"), id=str(item.position))
-        else:
-            yield ServerSentEvent(item.job.state.value, event="end")
+async def _answered(
+    guard: StreamGuard, events: AsyncGenerator[ServerSentEvent], *held: AsyncGenerator[Any]
+) -> EventSourceResponse:
+    """`held` have taken a place already, and give it back where the principal is refused."""
+    try:
+        guarded = await guard.open(events)
+    except BaseException:
+        for one in (events, *held):
+            await one.aclose()
+        raise
+    return EventSourceResponse(guarded, ping=KEEP_ALIVE_SECONDS, send_timeout=SEND_TIMEOUT_SECONDS)
+
+
+async def _events(
+    logs: JobLogs, kept_logs: KeptLogs, job_id: str, after: LinePosition
+) -> AsyncGenerator[ServerSentEvent]:
+    """The first item says that there is room, and is sent to nobody."""
+    with kept_logs.place():
+        yield ServerSentEvent(comment="")
+        async for item in logs.follow(job_id, after):
+            if isinstance(item, LogLine):
+                yield ServerSentEvent(item.text.rstrip("\r"), id=str(item.position))
+            else:
+                yield ServerSentEvent(item.job.state.value, event="end")
 
 
 async def _kept_events(

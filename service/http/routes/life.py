@@ -97,12 +97,15 @@ AskedAgainDep = Annotated[_AskedAgain, Depends(_asked_again)]
 def retry_job(asked: AskedAgainDep, jobs: JobsDep) -> JobPublic:
     """Try a failed or cancelled job again, as a new job that goes on with what the old one left.
 
-    `goes_on_with` in the answer says what is taken over.
+    `goes_on_with` in the answer says what is taken over. Models and the corpus are those of the old job.
     """
     return asked.answer(jobs.again.retry)
 
 
 @router.post("/jobs/{job_id}/clone", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
 def clone_job(asked: AskedAgainDep, jobs: JobsDep) -> JobPublic:
-    """Make a new job from the spec of another one, with overrides, from the start."""
+    """Make a new job from the spec of another one, with overrides, from the start.
+
+    Aliases of models and sources are looked up anew.
+    """
     return asked.answer(jobs.again.clone)

@@ -16,7 +16,7 @@ from service.http.authorisation import CallerDep
 from service.http.desk import ShelfDep
 from service.http.problems import problems
 from service.http.shelf_schemas import UsageQuery, UsageReport, UsageRow
-from service.shelf.usage import Usage, add_up
+from service.shelf.usage import TooMuchUsedError, add_up_all
 
 router = APIRouter(prefix="/v1", tags=["usage"])
 
@@ -37,15 +37,17 @@ def get_usage(query: Annotated[UsageQuery, Query()], shelf: ShelfDep, caller: Ca
     start, end = _window(query, now)
     by = tuple(dict.fromkeys(query.group_by))
     window = (_milliseconds(start), _milliseconds(end))
-    used = list(shelf.usage.used_attempts(*window, _milliseconds(now), visible))
-    rows = [UsageRow.from_usage(one) for one in add_up(used, *window, by)]
-    total = [UsageRow.from_usage(one) for one in add_up(used, *window, ())]
+    try:
+        found, whole = add_up_all(shelf.usage.used_attempts(*window, _milliseconds(now), visible), *window, by)
+    except TooMuchUsedError as error:
+        field, value = ("group_by", ", ".join(by)) if error.what == "groups" else ("from", str(query.from_))
+        rule = f"must give {error.most} {error.what} at most: ask for a shorter window, or for fewer dimensions"
+        raise InvalidRequestError(f"{field} {rule}.", [Fault(f"/query/{field}", rule, value)]) from error
+    rows = [UsageRow.from_usage(one) for one in found]
     if query.format == "csv":
         return Response(_as_csv(by, rows), media_type="text/csv")
-    nothing = UsageRow.from_usage(
-        Usage(group={}, cpu_hours=0.0, gpu_hours=0.0, flops=0.0, tokens=0.0, jobs=0, attempts=0)
-    )
-    return UsageReport(from_=start, to=end, group_by=by, rows=tuple(rows), total=total[0] if total else nothing)
+    total = UsageRow.from_usage(whole)
+    return UsageReport(from_=start, to=end, group_by=by, rows=tuple(rows), total=total)
 
 
 def _window(query: UsageQuery, now: datetime) -> tuple[datetime, datetime]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from service.access.principals import Permission
@@ -13,7 +14,8 @@ from service.http.desk import ShelfDep
 from service.http.model_schemas import ModelLineage, VersionDetail, VersionPage, VersionPublic, VersionQuery
 from service.http.problems import problems
 from service.http.routes.models import AliasOrVersion, ModelName
-from service.shelf.tar_stream import stream_tar, tar_size
+from service.http.streams import StreamGuardDep, TimedStream
+from service.shelf.tar_stream import tar_size
 
 router = APIRouter(prefix="/v1", tags=["models"])
 
@@ -55,14 +57,25 @@ def get_lineage(name: ModelName, version: AliasOrVersion, shelf: ShelfDep, calle
 @router.get(
     "/models/{name}/versions/{version}/export",
     response_class=StreamingResponse,
-    responses={**problems(404), **_ARCHIVE},
+    responses={**problems(404, 503), **_ARCHIVE},
 )
-def get_export(name: ModelName, version: AliasOrVersion, shelf: ShelfDep) -> Response:
-    """The export of a version as one tar archive, read from the storage as it is sent."""
-    found, _ = shelf.models.version(name, version)
-    export = shelf.exports.find(found)
+async def get_export(name: ModelName, version: AliasOrVersion, shelf: ShelfDep, guard: StreamGuardDep) -> Response:
+    """The export of a version as one tar archive, read from the storage as it is sent.
+
+    So many are sent at a time. One whose key is revoked meanwhile ends early, and is shorter than its `Content-Length`.
+    """
+    found, _ = await run_in_threadpool(shelf.models.version, name, version)
+    export = await run_in_threadpool(shelf.exports.find, found)
     headers = {
         "Content-Disposition": f'attachment; filename="{export.name}.tar"',
         "Content-Length": str(tar_size(export.members)),
     }
-    return StreamingResponse(stream_tar(export.members), media_type="application/x-tar", headers=headers)
+    pieces = shelf.exports.archives.sent(export.members)
+    # The first is waited for here: a refusal is an answer of its own then.
+    await anext(pieces)
+    try:
+        guarded = await guard.open(pieces)
+    except BaseException:
+        await pieces.aclose()
+        raise
+    return TimedStream(guarded, media_type="application/x-tar", headers=headers)
