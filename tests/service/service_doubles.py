@@ -229,6 +229,10 @@ class MemoryFolders:
         self._check(job_id)
         self.origins[job_id] = retry_of
 
+    def read_control(self, job_id: str) -> Control | None:
+        self._check(job_id)
+        return self.controls.get(job_id)
+
     def read_progress(self, job_id: str) -> Progress | None:
         self._check(job_id)
         return self.progress.get(job_id)

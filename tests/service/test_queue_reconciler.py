@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from queue_doubles import queue_of
 from service_doubles import Killed, Killer
 from service_world import World
 from sqlalchemy import Engine
@@ -207,15 +208,32 @@ def test_room_is_kept_for_who_has_waited_long_and_a_restart_forgets_nothing(make
     assert (why(world, large), why(world, small)) == ("cluster_busy", "behind")
 
 
-def test_of_each_owner_some_are_looked_at(make_world: MakeWorld, engine: Engine) -> None:
+def test_of_each_kind_of_job_some_are_looked_at_and_owners_take_turns(make_world: MakeWorld, engine: Engine) -> None:
     world = make_world()
     for _ in range(5):
         submit(world, owner="ada")
         world.clock.pass_seconds(1)
+    other_kind = submit(world, 3, owner="ada")
     late = submit(world, owner="ben")
-    found = SqlQueueStore(engine).list_queue(per_owner=2, limit=100)
-    assert [job.owner for job in found] == ["ada", "ben", "ada"]
-    assert late == found[1].job_id
+    found = SqlQueueStore(engine).list_queue(per_kind=2, limit=100)
+    assert [job.owner for job in found] == ["ada", "ben", "ada", "ada"]
+    assert [job.job_id for job in found[1:3]] == [late, other_kind]
+    assert len(SqlQueueStore(engine).list_queue(per_kind=2, limit=2)) == 2
+
+
+@pytest.mark.parametrize("blocked_by", ["project", "size"])
+def test_a_hundred_jobs_that_cannot_start_hide_none_that_can(make_world: MakeWorld, blocked_by: str) -> None:
+    """The first hundred of one owner wait for the quota of their project, or for a larger cluster."""
+    world = make_world(max_running_jobs=1000)
+    if blocked_by == "project":
+        audit = local_caller().entry("quota.set", "project full", None)
+        quota = QuotaException("project", "full", Quota(max_running_jobs=0), world.clock(), "root")
+        queue_of(world.store).put_quota(quota, audit)
+    for _ in range(101):
+        submit(world, 1 if blocked_by == "project" else 99, project="full")
+    last = submit(world, project="open")
+    world.rounds()
+    assert world[last].state is JobState.RUNNING
 
 
 @pytest.mark.parametrize("dies_at", range(0, 60, 7))
