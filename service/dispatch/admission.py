@@ -85,7 +85,7 @@ class Admission:
         capacity: Capacity | None,
         backed_off: Collection[str],
     ) -> Plan:
-        """What to do now; `backed_off` are left alone for a while. `cluster`: that of `capacity`, as large as it grows."""
+        """What to do now; `backed_off` are left alone for a while. `cluster`: that of `capacity`, grown."""
         now = self._now()
         whole = Amount() if cluster is None else Amount(cluster.num_cpus, cluster.num_gpus)
         usages = self._queue.usages()

@@ -1,8 +1,8 @@
 """What the reconciler does outside the database, each time after asking whether it still may.
 
 Rows are fenced by the transactions themselves. A file, a request to Ray or to MLflow is not: whoever was frozen between
-its decision and the act would, when it wakes, undo what its successor has done since. So the lease is asked for
-immediately before each of them. What is left is a freeze within the act itself: for that, acts name the attempt they are
+its decision and the act would, when it wakes, undo what its successor has done since. So the lease is asked for just
+before each of them. What is left is a freeze within the act itself: for that, acts name the attempt they are
 meant for, and a successor looks each round whether what it has asked of a job still stands there.
 """
 

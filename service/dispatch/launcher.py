@@ -119,11 +119,13 @@ class RayLauncher:
             or sum(room.num_gpus for room in rooms or ()) > num_gpus
         ):
             rooms = None  # a node has gone since its use was written down
+        if rooms is None:
+            return Capacity(num_cpus, num_gpus)
         return Capacity(num_cpus, num_gpus, rooms, self._reports.number, self._holdings(rooms))
 
-    def _holdings(self, rooms: tuple[NodeRoom, ...] | None) -> dict[str, tuple[Holding, ...]]:
+    def _holdings(self, rooms: tuple[NodeRoom, ...]) -> dict[str, tuple[Holding, ...]]:
         """Asked for where there is more than one node to be on."""
-        if rooms is None or len(rooms) < 2 or not self._programs:
+        if len(rooms) < 2 or not self._programs:
             return {}
         answer = self._send("GET", "/api/v0/placement_groups", params=QUERY)
         return holdings_of(answer.json(), self._programs) if _is_object(answer) else {}

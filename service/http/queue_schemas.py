@@ -114,8 +114,8 @@ class OwnerInQueue(Answer):
     share: float
     """The larger of the shares of the cluster's CPUs and GPUs, now."""
     recent_share: float | None
-    """The same of what was used of late, in all projects, which fades; absent of other owners, unless the principal sees
-    all projects."""
+    """The same of what was used of late, in all projects, which fades; null of other owners, unless the principal
+    sees all projects."""
     quota: QuotaLimits
 
     @classmethod

@@ -15,11 +15,11 @@ _NONE = Amount()
 class Room:
     """What is free on each node, by two accounts, of which the smaller counts.
 
-    Ray's: free, less what jobs will hold that have been admitted and are not seen there yet. And our own: all, less what
-    the jobs that run have been promised; between two stages a job holds nothing, and will want its place back.
+    Ray's: free, less what jobs will hold that have been admitted and are not seen there yet. And our own: all, less
+    what the jobs that run have been promised; between two stages a job holds nothing, and will want its place back.
 
-    Of placement groups Ray says on which node they are. Who holds the rest of what is used is not known: what a job that
-    is in none frees by leaving is bounded from above and from below, each node for itself.
+    Of placement groups Ray says on which node they are. Who holds the rest of what is used is not known: what a job
+    that is in none frees by leaving is bounded from above and from below, each node for itself.
     """
 
     def __init__(self, cluster: Cluster, active: Iterable[Active], departed: Iterable[Departed] = ()) -> None:

@@ -13,7 +13,7 @@ from service_doubles import Killed, Killer
 from service_world import World
 from sqlalchemy import Engine
 
-from pipelines.specs.documents import Control
+from pipelines.specs.documents import Control, Progress
 from service.access.audit import local_caller
 from service.interfaces import AttemptState, Capacity
 from service.ledger.queue_store import SqlQueueStore
@@ -194,6 +194,73 @@ def test_a_preempted_job_that_runs_again_is_left_alone_for_a_while(make_world: M
     assert states(world, low, another) == ["RUNNING", "QUEUED"]
     world.rounds(2, seconds=world.settings.preemption_min_run_seconds)
     assert world[low].state is JobState.PAUSING
+
+
+def test_a_job_that_is_over_holds_its_place_while_its_process_lives(make_world: MakeWorld) -> None:
+    """It has said that it is cancelled, and hangs on its way out."""
+    world = make_world(max_running_jobs=1)
+    first, second = submit(world), submit(world)
+    world.rounds()
+    world.cancel(first)
+    world.rounds(2)
+    world.end(first, "CANCELLED", AttemptState.RUNNING)
+    world.rounds(2)
+    assert (states(world, first, second), why(world, second)) == (["CANCELLED", "QUEUED"], "max_running_jobs")
+    world.restart()
+    world.rounds(2)
+    assert world[second].state is JobState.QUEUED
+    world.launcher.set(f"{first}-a1", AttemptState.STOPPED)
+    world.rounds(2)
+    assert world[second].state is JobState.RUNNING
+
+
+def preempt_after_one_has_left(world: World) -> tuple[str, str]:
+    """Two jobs of 2 CPUs ran, one has ended, and Ray says that all 4 are held; an urgent job wants 2."""
+    first, low = submit(world, 2), submit(world, 2)
+    world.rounds(2, seconds=20)
+    for job_id in (first, low):
+        world.folders.progress[job_id] = Progress(attempt=1)
+    world.launcher.held = (4.0, 0.0)
+    world.rounds(2, seconds=20)
+    world.end(first, "SUCCEEDED", AttemptState.SUCCEEDED)
+    urgent = submit(world, 2, owner="ben", priority=9)
+    return low, urgent
+
+
+def test_nobody_is_paused_before_ray_can_have_reported_that_one_has_left(make_world: MakeWorld) -> None:
+    """Two reports later the place is still held: it is a stranger's, and the job of lower priority has to leave."""
+    world = make_world()
+    world.launcher.report_number = 7
+    low, urgent = preempt_after_one_has_left(world)
+    world.rounds(5, seconds=0.5)
+    world.launcher.report_number = 8
+    world.rounds(2, seconds=0.5)
+    assert states(world, low, urgent) == ["RUNNING", "QUEUED"]
+    world.launcher.report_number = 9
+    world.rounds(2, seconds=0.5)
+    assert states(world, low, urgent) == ["PAUSING", "QUEUED"]
+
+
+def test_where_reports_cannot_be_told_apart_some_seconds_are_enough(make_world: MakeWorld) -> None:
+    world = make_world()
+    low, _ = preempt_after_one_has_left(world)
+    world.rounds(10, seconds=1)
+    assert world[low].state is JobState.RUNNING
+    world.rounds(2, seconds=10)
+    assert world[low].state is JobState.PAUSING
+
+
+@pytest.mark.parametrize(("project", "named"), [("a", True), ("b", False)])
+def test_who_was_made_room_for_is_named_in_the_same_project_alone(
+    make_world: MakeWorld, project: str, named: bool
+) -> None:
+    world = make_world()
+    low = submit(world, 3, project="a")
+    world.rounds(3, seconds=10)
+    urgent = submit(world, 3, owner="ben", priority=9, project=project)
+    world.rounds(2, seconds=10)
+    assert (world[low].num_preemptions, world[low].preempted_for) == (1, urgent if named else None)
+    assert (low in str(world[urgent].waiting_message)) is named
 
 
 def test_room_is_kept_for_who_has_waited_long_and_a_restart_forgets_nothing(make_world: MakeWorld) -> None:
