@@ -118,3 +118,7 @@ class FencedRuns:
         """Say that a run is over or, of a paused job, that it will go on."""
         self._fence()
         self._runs.end(run_id, state)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._runs.close()
