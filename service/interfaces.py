@@ -20,12 +20,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pipelines.specs.documents import JobResult, Progress, StopAction
+from pipelines.specs.documents import Control, JobResult, Progress, StopAction
 from pipelines.specs.prediction import PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TrialList
 from service.access.audit import AuditEntry
 from service.launches import Launch
-from service.queueing.records import NodeRoom, QuotaException, Scope, Wait
+from service.queueing.records import Holding, NodeRoom, QuotaException, Scope, Wait
 from service.queueing.shares import Usage
 from service.records import ClusterStatus, Job
 from service.states import JobState
@@ -186,8 +186,13 @@ class QuotaStore(Protocol):
 class QueueStore(QuotaStore, Protocol):
     """Keeps what the queue is planned from, and what the plan said."""
 
-    def list_queue(self, per_owner: int, limit: int) -> list[Job]:
-        """Jobs that wait for a place: of each owner the first by priority and age, the first of all owners first."""
+    def list_queue(self, per_kind: int, limit: int) -> list[Job]:
+        """Jobs that wait for a place, to plan for: of each kind the first by age, all owners by turns. Jobs of one
+        owner, project, priority and demand are of one kind.
+        """
+
+    def list_waiting(self, per_owner: int, limit: int, projects: frozenset[str] | None) -> list[Job]:
+        """Jobs that wait for a place, to be shown, of some projects or of all: of each owner the first in the queue."""
 
     def list_active(self) -> list[Job]:
         """Jobs that hold a place, oldest first."""
@@ -238,6 +243,10 @@ class Capacity:
     num_gpus: float
     nodes: tuple[NodeRoom, ...] | None = None
     """Each of them, with what nothing holds; None where Ray does not say it now."""
+    report_number: int | None = None
+    """Grows with each report that `nodes` come from; None where reports cannot be told apart."""
+    holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    """By submission, on which nodes the placement groups of a program are, as far as Ray says it."""
 
 
 class Launcher(Protocol):
@@ -276,6 +285,9 @@ class JobFolders(Protocol):
 
     def write_origin(self, job_id: str, retry_of: str) -> None:
         """Say whose work the job goes on with."""
+
+    def read_control(self, job_id: str) -> Control | None:
+        """What is asked of the job; None if nothing ever was, or not in words we know."""
 
     def read_progress(self, job_id: str) -> Progress | None:
         """Where the job is; None if it has not said, or not in words we know."""

@@ -136,7 +136,7 @@ class Job:
     preempted_at: datetime | None = None
     """When the queue last had it pause for another."""
     preempted_for: str | None = None
-    """The other."""
+    """The other, where it is of the same project."""
     num_preemptions: int = 0
 
     @property

@@ -130,7 +130,7 @@ def running(settings: Settings) -> Iterator[Desk]:
                     predictions=predictions,
                     trials=Trials(folders),
                     events=events,
-                    health=ServiceHealth(ledger, store, settings),
+                    health=ServiceHealth(ledger, store, settings, own_fault=lambda: reconciler.fault),
                     metrics=metrics,
                     access=access,
                     webhooks=Webhooks(settings, webhook_store, access),

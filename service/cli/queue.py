@@ -149,5 +149,6 @@ def _owners_table(found: QueuePublic) -> Table:
             (one.num_gpus, quota.max_gpus),
         )
         cells = [f"{value:g}" + ("" if limit is None else f" of {limit:g}") for value, limit in held]
-        table.add_row(one.owner, *cells, f"{one.share:.0%}", f"{one.recent_share:.0%}")
+        recent = "" if one.recent_share is None else f"{one.recent_share:.0%}"
+        table.add_row(one.owner, *cells, f"{one.share:.0%}", recent)
     return table

@@ -114,7 +114,7 @@ def _preemptions(job: JobPublic) -> str:
     if not job.num_preemptions:
         return ""
     times = "once" if job.num_preemptions == 1 else f"{job.num_preemptions} times"
-    return f"{times}, last {moment(job.preempted_at)} for {job.preempted_for}"
+    return f"{times}, last {moment(job.preempted_at)} for {job.preempted_for or 'a job of another project'}"
 
 
 def job_table(job: JobDetail) -> Table:

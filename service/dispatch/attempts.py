@@ -39,9 +39,10 @@ class JobSteps(Endings):
         self._move(job, JobState.STARTING, attempt=job.attempt + 1, not_before_at=None, **NOT_WAITING, **FRESH)
         return True
 
-    def preempt(self, job: Job, for_job_id: str) -> bool:
+    def preempt(self, job: Job, for_job_id: str, is_same_project: bool) -> bool:
         """Have a running job save a checkpoint and leave its place to another. Nobody has wished that it stay away, so
-        it is queued again as soon as it has left.
+        it is queued again as soon as it has left. A job of another project is no business of its readers: of that one
+        only the log has the name.
         """
         if job.state is not JobState.RUNNING:
             return False
@@ -53,7 +54,7 @@ class JobSteps(Endings):
             JobState.PAUSING,
             stop_asked_at=now,
             preempted_at=now,
-            preempted_for=for_job_id,
+            preempted_for=for_job_id if is_same_project else None,
             num_preemptions=job.num_preemptions + 1,
         )
         return True
@@ -187,11 +188,20 @@ class JobSteps(Endings):
             return True
         if job.state is JobState.PAUSING and job.cancel_requested_at is not None:
             return self._begin_stopping(job)
+        self._insist(job)
         # A row that the version before has moved here says when it was wished, and not when the job was told.
         asked_at = job.stop_asked_at or job.cancel_requested_at or job.pause_requested_at or self._now()
         if status is not UNKNOWN and self._now() >= asked_at + self._patience(job):
             self._stop_attempt(job)
         return False
+
+    def _insist(self, job: Job) -> None:
+        """A replica that was frozen in the middle of a write, and woke, may have put something else there since."""
+        then = "end" if job.state is JobState.CANCELLING else "pause"
+        asked = self._folders.read_control(job.job_id)
+        if asked is None or asked.action != "cancel" or asked.then != then or asked.attempt not in (None, job.attempt):
+            log.warning("stop_asked_again", then=then)
+            self._folders.request_stop(job.job_id, "pause" if then == "pause" else "cancel", job.attempt)
 
     def _patience(self, job: Job) -> timedelta:
         if job.kill_requested_at is not None:
@@ -205,13 +215,17 @@ class JobSteps(Endings):
         status = self._look(job)
         if status is UNKNOWN:
             if self._now() < job.finished_at + LOG_PATIENCE:
+                self.lingering[job.job_id] = job  # as far as anybody knows
                 return False
         elif status is not None and not status.state.is_terminal:
             # The result is there and the process is on its way out; one that hangs must not keep its CPUs.
+            self.lingering[job.job_id] = job
             if self._now() >= job.finished_at + self._grace:
                 self._stop_attempt(job)
             return False
-        elif status is not None and not self._save_log(job) and self._now() < job.finished_at + LOG_PATIENCE:
+        self.lingering.pop(job.job_id, None)
+        is_known = status is not None and status is not UNKNOWN
+        if is_known and not self._save_log(job) and self._now() < job.finished_at + LOG_PATIENCE:
             return False
         self._store.update(job, is_log_saved=True)
         return False

@@ -53,6 +53,8 @@ class Endings:
         self._clock = LookClock(now, settings)
         self.is_ray_reachable = True
         """Said at the start of a round, so that not every job waits for the time-out."""
+        self.lingering: dict[str, Job] = {}
+        """Jobs that are over by their own word, and whose process may live on: they hold their place still."""
 
     def _settle(self, job: Job, status: AttemptStatus | None) -> bool:
         """Write down how the attempt ended; False if it has not.
@@ -79,11 +81,14 @@ class Endings:
         """The job's own word, which outranks Ray's."""
         match result.state:
             case "SUCCEEDED":
-                return self._finish(job, JobState.SUCCEEDED, result=result, failure=None)
+                is_settled = self._finish(job, JobState.SUCCEEDED, result=result, failure=None)
             case "FAILED":
-                return self._settle_failure(job, status, result)
+                is_settled = self._settle_failure(job, status, result)
             case "CANCELLED" | "PAUSED":
-                return self._settle_stop(job, status, result)
+                is_settled = self._settle_stop(job, status, result)
+        if is_settled and not is_over(status):
+            self.lingering[job.job_id] = replace(job, stop_asked_at=job.stop_asked_at or self._now())
+        return is_settled
 
     def _settle_stop(self, job: Job, status: AttemptStatus | None, result: JobResult) -> bool:
         """It was told to stop. What for, the row knows better: the wish may have changed since the job read it."""
@@ -153,6 +158,7 @@ class Endings:
     def look_away(self) -> None:
         """Another replica reconciles."""
         self._clock.forget_all()
+        self.lingering.clear()
 
     # ── looking, writing ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -55,6 +55,10 @@ class StoredJobFolders:
         """Say whose work the job goes on with."""
         _write(self._uri(job_id, ORIGIN_FILE), Origin(job_id=retry_of).model_dump_json())
 
+    def read_control(self, job_id: str) -> Control | None:
+        """What is asked of the job; None if nothing ever was, or not in words we know."""
+        return _read_document(self._uri(job_id, CONTROL_FILE), Control)
+
     def read_progress(self, job_id: str) -> Progress | None:
         """Where the job is; None if it has not said, or not in words we know."""
         return _read_document(self._uri(job_id, PROGRESS_FILE), Progress)

@@ -10,6 +10,7 @@ import httpx
 
 from pipelines.specs.log_lines import DEFAULT_SOURCE_BYTES, SOURCE_BYTES_VARIABLE
 from pipelines.storage import web_guard
+from service.dispatch.holdings import QUERY, holdings_of, named_by_id
 from service.dispatch.usage_reports import UsageReports, rooms_of_summary
 from service.interfaces import (
     AttemptState,
@@ -19,7 +20,7 @@ from service.interfaces import (
     LaunchRejectedError,
 )
 from service.launches import Launch
-from service.queueing.records import NodeRoom
+from service.queueing.records import Holding, NodeRoom
 from service.settings import Settings
 
 _MAX_NODES = 10_000
@@ -36,6 +37,8 @@ class RayLauncher:
         """
         self._settings = settings
         self._reports = UsageReports()
+        self._programs: dict[str, str] = {}
+        """Submissions by Ray's id of their driver's job, of programs that were last seen alive."""
         token = settings.read_ray_token()
         self._client = httpx.Client(
             base_url=settings.ray_address,
@@ -71,12 +74,14 @@ class RayLauncher:
         """What Ray says of a program; None if it has never heard of it."""
         answer = self._send("GET", _job_path(submission_id))
         if _is_unheard_of(answer):
+            self._note_program(submission_id, None)
             return None
         told = _mapping(answer)
         try:
             state = AttemptState(str(told.get("status")))
         except ValueError:
             state = AttemptState.UNKNOWN
+        self._note_program(submission_id, None if state.is_terminal else told.get("job_id"))
         return AttemptStatus(state, str(told.get("message") or ""))
 
     def stop(self, submission_id: str) -> None:
@@ -107,12 +112,29 @@ class RayLauncher:
         except (LauncherUnavailableError, KeyError, TypeError, ValueError, AttributeError):
             return None  # Ray changes what its dashboard says now and then; jobs are then accepted unseen
         rooms = self._rooms()
+        if rooms is not None:
+            rooms = named_by_id(rooms, nodes)
         if (
             sum(room.num_cpus for room in rooms or ()) > num_cpus
             or sum(room.num_gpus for room in rooms or ()) > num_gpus
         ):
             rooms = None  # a node has gone since its use was written down
-        return Capacity(num_cpus, num_gpus, rooms)
+        if rooms is None:
+            return Capacity(num_cpus, num_gpus)
+        return Capacity(num_cpus, num_gpus, rooms, self._reports.number, self._holdings(rooms))
+
+    def _holdings(self, rooms: tuple[NodeRoom, ...]) -> dict[str, tuple[Holding, ...]]:
+        """Asked for where there is more than one node to be on."""
+        if len(rooms) < 2 or not self._programs:
+            return {}
+        answer = self._send("GET", "/api/v0/placement_groups", params=QUERY)
+        return holdings_of(answer.json(), self._programs) if _is_object(answer) else {}
+
+    def _note_program(self, submission_id: str, ray_job_id: object) -> None:
+        for known in [one for one, name in self._programs.items() if name == submission_id and one != ray_job_id]:
+            del self._programs[known]
+        if isinstance(ray_job_id, str) and ray_job_id:
+            self._programs[ray_job_id] = submission_id
 
     def _rooms(self) -> tuple[NodeRoom, ...] | None:
         """The nodes with what is free of them; None where Ray does not say it now."""
@@ -122,6 +144,7 @@ class RayLauncher:
             return rooms
         # Nothing writes that report where Ray's newer autoscaler runs. It is asked for its nodes instead.
         answer = self._send("GET", "/nodes", params={"view": "summary"})
+        self._reports.note_live()
         return rooms_of_summary(answer.json()) if _is_object(answer) else None
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ class SoleLeader:
     """`Leadership` where there is one reconciler: always."""
 
     is_held = True
+    fault = None
 
     def start(self, on_taken: Callable[[], None]) -> None:
         """Nothing has to be won."""
@@ -31,6 +32,9 @@ class SoleLeader:
     def begin_round(self) -> bool:
         """A round may be made."""
         return True
+
+    def check(self) -> None:
+        """There is no other who could act."""
 
     def beat(self) -> None:
         """Nobody waits for a sign of life."""
@@ -67,6 +71,24 @@ class LeaseKeeper:
     def is_held(self) -> bool:
         """Whether what the round does next may be done."""
         return self._lease.is_held
+
+    def check(self) -> None:
+        """Ask whether what is not written to the database may be done now.
+
+        Raises:
+            LeaseLostError: another replica acts by now.
+        """
+        self._lease.check()
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with this replica's own threads; None where nothing is."""
+        if not self._thread.is_alive():
+            return "The thread that holds the lease has ended."
+        silent_seconds = self._clock() - self._beat_at
+        if silent_seconds > STUCK_SECONDS:
+            return f"The reconciler of this replica has made no step for {silent_seconds:.0f} seconds."
+        return None
 
     def beat(self) -> None:
         """The loop goes on."""

@@ -13,9 +13,11 @@ import structlog
 
 from service.dispatch.admission import Admission
 from service.dispatch.attempts import JobSteps
+from service.dispatch.fencing import FencedJobFolders, FencedLauncher, FencedRuns
 from service.dispatch.leadership import SoleLeader
 from service.feeds.interfaces import Leadership, LeaseLostError
 from service.interfaces import (
+    Capacity,
     JobFolders,
     JobStore,
     Launcher,
@@ -34,6 +36,8 @@ log = structlog.get_logger(__name__)
 CLUSTER_INTERVAL_SECONDS = 10.0
 """Pause between two looks at the cluster's size."""
 MAX_BACKOFF_SECONDS = 60.0
+SLOW_ROUND_SECONDS = 60.0
+"""A round that takes longer is told in the log: wishes wait for the next one."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,19 @@ class Reconciler:
         self._settings = settings
         self._now = now
         self._admission = Admission(queue, settings, now)
-        self._steps = JobSteps(store, launcher, folders, runs, settings, now)
+        fence = self._leadership.check
+        self._steps = JobSteps(
+            store,
+            FencedLauncher(launcher, fence),
+            FencedJobFolders(folders, fence),
+            FencedRuns(runs, fence),
+            settings,
+            now,
+        )
         self._backoffs: dict[str, _Backoff] = {}
         self._cluster: ClusterStatus | None = None
         self._cluster_seen_at = 0.0
+        self._capacity: Capacity | None = None
         self._room: Cluster | None = None
         self._is_room_new = False
         self._stop = threading.Event()
@@ -88,6 +101,13 @@ class Reconciler:
         if self._thread.is_alive():
             self._thread.join(timeout_seconds)
         self._leadership.stop()
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with this replica's own threads; None where nothing is."""
+        if not self._thread.is_alive():
+            return "The thread of the reconciler has ended."
+        return self._leadership.fault
 
     def wake(self) -> None:
         """Begin the next round now: something has changed."""
@@ -112,7 +132,10 @@ class Reconciler:
                 if self._leadership.begin_round():
                     started_at = time.monotonic()
                     moved = self.run_round()
-                    self._after_round(time.monotonic() - started_at)
+                    seconds = time.monotonic() - started_at
+                    if seconds > SLOW_ROUND_SECONDS:
+                        log.warning("round_slow", seconds=round(seconds, 1))
+                    self._after_round(seconds)
                 else:
                     self._steps.look_away()
                     self._admission.look_away()
@@ -124,18 +147,19 @@ class Reconciler:
                 self._wake.wait(self._settings.reconcile_interval_seconds)
 
     def _admit(self) -> bool:
-        active, queued = self._admission.active(), self._admission.queued()
+        queued = self._admission.queued()
+        if queued and not self._is_room_new:  # nothing is admitted by what was free before this round
+            self._look_again(self._now())
+        active = self._admission.active(tuple(self._steps.lingering.values()), self._capacity)
         if not queued:
             return False
-        if not self._is_room_new:  # nothing is admitted by what was free before this round
-            self._look_again(self._now())
-        plan = self._admission.plan(queued, active, self._room, self._backed_off())
+        plan = self._admission.plan(queued, active, self._room, self._capacity, self._backed_off())
         jobs = {job.job_id: job for job in (*queued, *active)}
         moved = False
         for job_id in plan.admit:
             moved |= self._may_go_on() and self._guarded(self._steps.take, jobs[job_id])
         for one in plan.preempt:
-            preempt = partial(self._steps.preempt, for_job_id=one.for_job_id)
+            preempt = partial(self._steps.preempt, for_job_id=one.for_job_id, is_same_project=one.is_same_project)
             moved |= self._may_go_on() and self._guarded(preempt, jobs[one.job_id])
         if self._may_go_on():
             self._admission.keep_waits(plan, queued)
@@ -190,9 +214,9 @@ class Reconciler:
         return known
 
     def _ask_cluster(self, now: datetime) -> ClusterStatus:
-        self._room = None
+        self._room = self._capacity = None
         try:
-            capacity = self._launcher.capacity()
+            capacity = self._capacity = self._launcher.capacity()
         except LauncherUnavailableError as error:
             if self._steps.is_ray_reachable:
                 log.warning("ray_unavailable", error=str(error))

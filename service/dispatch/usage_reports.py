@@ -15,6 +15,9 @@ from service.queueing.records import NodeRoom
 
 STALE_SECONDS = 30.0
 """The same report for so long is none."""
+LIVE_SECONDS = 2.0
+"""Where Ray answers from what it knows at the moment, an answer so much later counts as another report: nodes tell of
+changes within a second."""
 _LINE = re.compile(
     r"^(?P<used>[0-9.eE+-]+)/(?P<total>[0-9.eE+-]+) (?P<name>CPU|GPU)"
     r"(?: \((?P<in_groups>[0-9.eE+-]+) used of (?P<groups>[0-9.eE+-]+) reserved in placement groups\))?$"
@@ -31,6 +34,13 @@ class UsageReports:
         self._seen_at = clock()
         self.is_absent = False
         """The last answer had no report in it, which is not to say an unreadable or an old one."""
+        self.number = 0
+        """How many different ones there were."""
+
+    def note_live(self) -> None:
+        """Ray has answered from what it knows at the moment instead."""
+        if not self.number or self._clock() - self._seen_at >= LIVE_SECONDS:
+            self._count(None)
 
     def read(self, answer: Mapping[str, Any]) -> tuple[NodeRoom, ...] | None:
         """The nodes of an answer to `GET /api/cluster_status`; None where it does not say what is free now."""
@@ -42,16 +52,23 @@ class UsageReports:
             report = status["loadMetricsReport"]
             usages = report.get("usageByNode") or {"": report["usage"]}
             return _rooms(
-                {name: (float(usage[name][0]), float(usage[name][1])) for name in ("CPU", "GPU") if name in usage}
-                for usage in usages.values()
+                (
+                    node,
+                    {name: (float(usage[name][0]), float(usage[name][1])) for name in ("CPU", "GPU") if name in usage},
+                )
+                for node, usage in usages.items()
             )
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):
             return None
 
     def _is_stale(self, stamp: object) -> bool:
         if stamp != self._stamp:
-            self._stamp, self._seen_at = stamp, self._clock()
+            self._count(stamp)
         return stamp is not None and self._clock() - self._seen_at > STALE_SECONDS
+
+    def _count(self, stamp: object) -> None:
+        self._stamp, self._seen_at = stamp, self._clock()
+        self.number += 1
 
 
 def rooms_of_summary(answer: Mapping[str, Any]) -> tuple[NodeRoom, ...] | None:
@@ -59,8 +76,8 @@ def rooms_of_summary(answer: Mapping[str, Any]) -> tuple[NodeRoom, ...] | None:
     what placement groups reserve it counts as used only what runs in them; the rest is held all the same.
     """
     try:
-        nodes = answer["data"]["nodeLogicalResources"].values()
-        return _rooms(_lines(text) for text in nodes)
+        nodes = answer["data"]["nodeLogicalResources"].items()
+        return _rooms((node, _lines(text)) for node, text in nodes)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -73,10 +90,10 @@ def _lines(text: str) -> dict[str, tuple[float, float]]:
     return held
 
 
-def _rooms(nodes: Iterable[Mapping[str, tuple[float, float]]]) -> tuple[NodeRoom, ...] | None:
-    """From what is used and what there is of each resource; None for no nodes."""
+def _rooms(nodes: Iterable[tuple[str, Mapping[str, tuple[float, float]]]]) -> tuple[NodeRoom, ...] | None:
+    """From what is used and what there is of each resource, by the name of the node; None for no nodes."""
     rooms = []
-    for node in nodes:
+    for name, node in nodes:
         (used_cpus, cpus), (used_gpus, gpus) = node.get("CPU", (0.0, 0.0)), node.get("GPU", (0.0, 0.0))
-        rooms.append(NodeRoom(cpus, gpus, max(cpus - used_cpus, 0.0), max(gpus - used_gpus, 0.0)))
+        rooms.append(NodeRoom(cpus, gpus, max(cpus - used_cpus, 0.0), max(gpus - used_gpus, 0.0), name))
     return tuple(rooms) or None

@@ -1,4 +1,8 @@
-"""Whether the service has what it needs, part by part."""
+"""Whether this replica can do its work, part by part.
+
+What takes a replica out of service is what another replica may have: the database, and threads of its own. That the one
+that reconciles is late is nobody's who answers requests, and as true of all of them: it is told, and is no reason.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import structlog
+
 from service.errors import Fault, NotReadyError
 from service.feeds.interfaces import LedgerHealth
 from service.interfaces import JobStore
 from service.records import ClusterStatus
 from service.settings import Settings
 
-RECONCILER_PATIENCE_SECONDS = 60.0
-"""A reconciler that began no round for so long, and for ten of its intervals, is thought dead."""
+log = structlog.get_logger(__name__)
+
+LEADER_PATIENCE_SECONDS = 60.0
+"""A leader that began no round for so long, and for ten of its intervals, is late."""
+WARN_SECONDS = 60.0
+"""Between two warnings of that."""
 CACHE_SECONDS = 2.0
 """How long an answer of the database's serves all who ask."""
 
@@ -38,7 +48,12 @@ class ServiceHealth:
         store: JobStore,
         settings: Settings,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        own_fault: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`own_fault`: what is wrong with this replica's own threads, if anything is."""
+        self._own_fault = own_fault
+        self._warned_at: float | None = None
         self._ledger = ledger
         self._store = store
         self._settings = settings
@@ -72,12 +87,12 @@ class ServiceHealth:
             status = self._store.cluster_status()
         except Exception as error:  # noqa: BLE001 - it went away since it was last looked at
             return self._without_database(parts, f"It cannot be read: {type(error).__name__}.")
-        return parts | {"reconciler": self._reconciler(status), "ray": self._ray(status)}
+        return parts | {"reconciler": self._reconciler(), "leader": self._leader(status), "ray": self._ray(status)}
 
     def _without_database(self, parts: dict[str, Part], error: str) -> dict[str, Part]:
         unknown = "Unknown without the database."
-        gone = {"reconciler": Part(False, True, unknown), "ray": Part(False, self._needs_ray, unknown)}
-        return parts | {"database": Part(False, True, error)} | gone
+        gone = {"leader": Part(False, False, unknown), "ray": Part(False, self._needs_ray, unknown)}
+        return parts | {"database": Part(False, True, error), "reconciler": self._reconciler()} | gone
 
     @property
     def _needs_ray(self) -> bool:
@@ -103,13 +118,24 @@ class ServiceHealth:
             return f"It cannot be written: {type(error).__name__}.", form_error
         return None, form_error
 
-    def _reconciler(self, status: ClusterStatus | None) -> Part:
+    def _reconciler(self) -> Part:
+        fault = self._own_fault()
+        return Part(fault is None, True, fault or "This replica reconciles, or is ready to take over.")
+
+    def _leader(self, status: ClusterStatus | None) -> Part:
         if status is None:
-            return Part(False, True, "The reconciler has not made its first round yet.")
+            return Part(False, False, "No replica has made a round yet.")
         silent_seconds = (self._now() - status.reconciled_at).total_seconds()
-        if silent_seconds > max(RECONCILER_PATIENCE_SECONDS, 10 * self._settings.reconcile_interval_seconds):
-            return Part(False, True, f"The reconciler has been silent for {silent_seconds:.0f} seconds.")
-        return Part(True, True, "The replica that holds the lease makes its rounds.")
+        if silent_seconds > max(LEADER_PATIENCE_SECONDS, 10 * self._settings.reconcile_interval_seconds):
+            self._warn(silent_seconds)
+            return Part(False, False, f"No replica has begun a round for {silent_seconds:.0f} seconds.")
+        return Part(True, False, "The replica that holds the lease makes its rounds.")
+
+    def _warn(self, silent_seconds: float) -> None:
+        """Once in a while, however often is asked."""
+        if self._warned_at is None or time.monotonic() - self._warned_at >= WARN_SECONDS:
+            self._warned_at = time.monotonic()
+            log.warning("reconcile_lag", seconds=round(silent_seconds))
 
     def _ray(self, status: ClusterStatus | None) -> Part:
         if status is None:

@@ -31,6 +31,9 @@ class Lease(Protocol):
     def is_held(self) -> bool:
         """Whether the pinned lease is certain to be ours a while yet."""
 
+    def check(self) -> None:
+        """Ask the database whether the pinned lease is ours still. Raises `LeaseLostError`."""
+
     def release(self) -> None:
         """Let another have it at once."""
 
@@ -75,6 +78,13 @@ class Leadership(Protocol):
     @property
     def is_held(self) -> bool:
         """Whether the round may go on."""
+
+    def check(self) -> None:
+        """Ask whether what is not written to the database may be done now. Raises `LeaseLostError`."""
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with this replica's own part in it; None where nothing is."""
 
     def beat(self) -> None:
         """The loop goes on."""

@@ -103,7 +103,9 @@ class JobInQueue(Answer):
 
 
 class OwnerInQueue(Answer):
-    """What one owner holds, by which it is decided whose turn it is: the least of both shares together goes first."""
+    """What one owner holds in the projects that the principal sees. What all projects' jobs hold decides whose turn it
+    is: the least of both shares together goes first.
+    """
 
     owner: str
     num_running_jobs: int
@@ -111,8 +113,9 @@ class OwnerInQueue(Answer):
     num_gpus: float
     share: float
     """The larger of the shares of the cluster's CPUs and GPUs, now."""
-    recent_share: float
-    """The same of what was used of late, which fades."""
+    recent_share: float | None
+    """The same of what was used of late, in all projects, which fades; null of other owners, unless the principal
+    sees all projects."""
     quota: QuotaLimits
 
     @classmethod
@@ -162,7 +165,7 @@ class QueuePublic(Answer):
     running: tuple[JobInQueue, ...]
     """Jobs that hold a place, oldest first."""
     owners: tuple[OwnerInQueue, ...]
-    """Of the jobs above, with all that they hold."""
+    """Of the jobs above."""
     cluster: ClusterInQueue
     max_running_jobs: int
     """Of the whole service."""

@@ -211,7 +211,7 @@ class JobPublic(Answer):
     preempted_at: AwareDatetime | None = None
     """The last time."""
     preempted_for: str | None = None
-    """The other job, the last time."""
+    """The other job, the last time; absent where it is of another project."""
 
     @classmethod
     def from_job(cls, job: Job, settings: Settings) -> JobPublic:
@@ -274,7 +274,7 @@ class Readiness(Answer):
 
     status: Literal["ok"] = "ok"
     parts: dict[str, ReadyPart]
-    """`database`, `migrations`, `reconciler` and `ray`."""
+    """`database`, `migrations`, `reconciler`, `leader` and `ray`."""
 
 
 class ProblemItem(Answer):

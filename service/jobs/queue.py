@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from service.access.audit import Caller
 from service.errors import QuotaNotFoundError
 from service.interfaces import JobStore, QueueStore
+from service.queueing.amounts import Amount, amount_of, num_slots, sum_of
+from service.queueing.demand import Demand
 from service.queueing.limits import read_quotas
 from service.queueing.reckoning import demand_of_json
 from service.queueing.records import Quota, QuotaException, Quotas, Scope
-from service.queueing.room import Amount, amount_of
 from service.queueing.shares import dominant_share, recent_share
 from service.queueing.shown import OwnerShare, QueueState
 from service.records import ClusterStatus, Job
@@ -40,19 +41,21 @@ class QueueView:
         self._wake = wake
         self._now = now
 
-    def show(self, visible: frozenset[str] | None) -> QueueState:
-        """The queue as far as it is of these projects; None for all. Owners are those of jobs that are shown, with all
-        that they hold.
+    def show(self, visible: frozenset[str] | None, reader: str) -> QueueState:
+        """The queue as far as it is of these projects; None for all. What owners hold, and their shares, are of these
+        projects alone; what they have used of late is not known by project, and told of the reader and to those who
+        see all.
         """
-        waiting = sorted(map(_with_demand, self._store.list_queue(MAX_SHOWN_PER_OWNER, MAX_SHOWN)), key=_place)
-        active = list(map(_with_demand, self._store.list_active()))
+        waiting = self._store.list_waiting(MAX_SHOWN_PER_OWNER, MAX_SHOWN, visible)
+        active = [job for job in self._store.list_active() if visible is None or job.project in visible]
+        waiting, active = sorted(map(_with_demand, waiting), key=_place), list(map(_with_demand, active))
         cluster = self._jobs.cluster_status()
-        shown = [job for job in (*waiting, *active) if visible is None or job.project in visible]
-        shown_ids = {job.job_id for job in shown}
+        owners = {job.owner for job in (*waiting, *active)}
+        with_recent = owners if visible is None else owners & {reader}
         return QueueState(
-            waiting=tuple(job for job in waiting if job.job_id in shown_ids),
-            running=tuple(job for job in active if job.job_id in shown_ids),
-            owners=self._owners({job.owner for job in shown}, active, cluster),
+            waiting=tuple(waiting),
+            running=tuple(active),
+            owners=self._owners(owners, active, cluster, with_recent),
             cluster=cluster,
         )
 
@@ -84,18 +87,27 @@ class QueueView:
             raise QuotaNotFoundError(scope, name)
         self._wake()
 
-    def _owners(self, owners: set[str], active: Sequence[Job], cluster: ClusterStatus | None) -> tuple[OwnerShare, ...]:
+    def _owners(
+        self, owners: set[str], active: Sequence[Job], cluster: ClusterStatus | None, with_recent: set[str]
+    ) -> tuple[OwnerShare, ...]:
         quotas, usages, now = self.quotas()[0], self._store.usages(), self._now()
         half_life = timedelta(seconds=self._settings.fair_share_half_life_seconds)
         whole = Amount() if cluster is None else Amount(cluster.num_cpus or 0.0, cluster.num_gpus or 0.0)
         shares = []
         for owner in sorted(owners):
             demands = [job.demand for job in active if job.owner == owner and job.demand is not None]
-            held = sum((amount_of(demand) for demand in demands), Amount())
-            recent = recent_share(usages[owner], now, half_life, whole) if owner in usages else 0.0
+            held = sum_of(amount_of(_fitted(demand, whole)) for demand in demands)
+            recent: float | None = None
+            if owner in with_recent:
+                recent = recent_share(usages[owner], now, half_life, whole) if owner in usages else 0.0
             quota = quotas.owners.get(owner, quotas.of_owners)
             shares.append(OwnerShare(owner, len(demands), held, dominant_share(held, whole), recent, quota))
         return tuple(shares)
+
+
+def _fitted(demand: Demand, whole: Amount) -> Demand:
+    """Of a search, the trials that a cluster of this size has room for; by the sum, for its nodes are not kept."""
+    return demand.within(num_slots(whole, demand)) or demand
 
 
 def _with_demand(job: Job) -> Job:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pipelines.specs.jobs import JobSpec
 from pipelines.specs.search import SearchSpec
 from service.errors import Fault, QuotaExceededError
+from service.queueing.amounts import Amount
 from service.queueing.quotas import broken_rules
 from service.queueing.reckoning import demand_of
 from service.queueing.records import Quotas, WaitReason
-from service.queueing.room import Amount
 
 _FIELDS = {WaitReason.QUOTA_CPUS: "cpus_per_worker", WaitReason.QUOTA_GPUS: "gpus_per_worker"}
 

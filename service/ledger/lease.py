@@ -98,6 +98,15 @@ class SqlLease:
         if self._pinned is None or session.scalar(mine.returning(LeaseRow.token)) is None:
             raise LeaseLostError(f"the lease {self._name!r} with token {self._pinned} is another replica's by now")
 
+    def check(self) -> None:
+        """Ask the database, which alone knows, whether the pinned lease is ours still.
+
+        Raises:
+            LeaseLostError: it is another's by now.
+        """
+        with Session(self._engine) as session, session.begin():
+            self.guard(session)
+
     def release(self) -> None:
         """Let another have it at once. Its token stays valid until then, so a last write is not lost."""
         with self._asking:

@@ -74,19 +74,38 @@ def queued_query() -> Select[Any]:
     return query.order_by(JobRow.queue_rank, JobRow.created_at, JobRow.job_id)
 
 
-def queue_query(per_owner: int, limit: int) -> Select[Any]:
-    """The first of each owner's jobs that wait, by priority and age: so that nobody's thousand jobs hide another's."""
-    order = (JobRow.queue_rank, JobRow.created_at, JobRow.job_id)
-    waiting = (
-        queued_query()
-        .order_by(None)
-        .with_only_columns(
-            JobRow.job_id, func.row_number().over(partition_by=JobRow.owner, order_by=order).label("place")
-        )
-    )
-    places = waiting.subquery()
-    query = select(JobRow).join(places, places.c.job_id == JobRow.job_id).where(places.c.place <= per_owner)
-    return query.order_by(places.c.place, *order).limit(limit)
+_QUEUE_ORDER = (JobRow.queue_rank, JobRow.created_at, JobRow.job_id)
+
+
+def queue_query(per_kind: int, limit: int) -> Select[Any]:
+    """Jobs that wait, to plan for: of each kind the first by age, where jobs of one owner, project, priority and demand
+    are a kind, for they start or wait for the same reasons. Where even these are too many, the first of each owner, by
+    turns: so that nobody's thousand jobs hide another's, nor their own of another kind.
+    """
+    # A job that was taken before demands were stored has that of its spec.
+    kind = (JobRow.owner, JobRow.project, JobRow.queue_rank, func.coalesce(JobRow.demand, JobRow.spec_sha256))
+    waiting = queued_query().order_by(None)
+    of_kind = func.row_number().over(partition_by=kind, order_by=_QUEUE_ORDER[1:]).label("of_kind")
+    columns = (JobRow.job_id, JobRow.owner, *_QUEUE_ORDER[:2])
+    kinds = waiting.with_only_columns(*columns, of_kind).subquery()
+    turn_order = (kinds.c.of_kind, kinds.c.queue_rank, kinds.c.created_at, kinds.c.job_id)
+    turn = func.row_number().over(partition_by=kinds.c.owner, order_by=turn_order).label("turn")
+    turns = select(kinds.c.job_id, turn).where(kinds.c.of_kind <= per_kind).subquery()
+    query = select(JobRow).join(turns, turns.c.job_id == JobRow.job_id)
+    return query.order_by(turns.c.turn, *_QUEUE_ORDER).limit(limit)
+
+
+def waiting_query(per_owner: int, limit: int, projects: frozenset[str] | None) -> Select[Any]:
+    """Jobs that wait, to be shown, of some projects or of all: of each owner the first by their place in the queue."""
+    waiting = queued_query().order_by(None)
+    if projects is not None:
+        waiting = waiting.where(JobRow.project.in_(sorted(projects)))
+    # NULLs come last on one database and first on the other.
+    place = (JobRow.queue_position.is_(None), JobRow.queue_position, *_QUEUE_ORDER)
+    turn = func.row_number().over(partition_by=JobRow.owner, order_by=place).label("turn")
+    turns = waiting.with_only_columns(JobRow.job_id, turn).subquery()
+    query = select(JobRow).join(turns, turns.c.job_id == JobRow.job_id).where(turns.c.turn <= per_owner)
+    return query.order_by(turns.c.turn, *place).limit(limit)
 
 
 def unsettled_query() -> Select[Any]:

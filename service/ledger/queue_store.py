@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from service.access.audit import AuditEntry
 from service.ledger.access_store import audit_row
-from service.ledger.queries import queue_query
+from service.ledger.queries import queue_query, waiting_query
 from service.ledger.queue_tables import OwnerUsageRow, QuotaRow
 from service.ledger.store import job_of_row
 from service.ledger.tables import JobRow
@@ -32,10 +32,17 @@ class SqlQueueStore:
         self._engine = engine
         self._guard = guard
 
-    def list_queue(self, per_owner: int, limit: int) -> list[Job]:
-        """Jobs that wait for a place: of each owner the first by priority and age, the first of all owners first."""
+    def list_queue(self, per_kind: int, limit: int) -> list[Job]:
+        """Jobs that wait for a place, to plan for: of each kind the first by age, all owners by turns. Jobs of one
+        owner, project, priority and demand are of one kind.
+        """
         with Session(self._engine) as session:
-            return [job_of_row(row) for row in session.scalars(queue_query(per_owner, limit))]
+            return [job_of_row(row) for row in session.scalars(queue_query(per_kind, limit))]
+
+    def list_waiting(self, per_owner: int, limit: int, projects: frozenset[str] | None) -> list[Job]:
+        """Jobs that wait for a place, to be shown, of some projects or of all: of each owner the first in the queue."""
+        with Session(self._engine) as session:
+            return [job_of_row(row) for row in session.scalars(waiting_query(per_owner, limit, projects))]
 
     def list_active(self) -> list[Job]:
         """Jobs that hold a place, oldest first."""

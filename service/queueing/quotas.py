@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from service.queueing.amounts import EPSILON, Amount, amount_of
 from service.queueing.demand import Demand
 from service.queueing.records import Active, Quota, Quotas, Waiting, WaitReason
-from service.queueing.room import EPSILON, Amount, amount_of
 
 
 class Used:
@@ -45,11 +45,9 @@ def quota_in_the_way(quotas: Quotas, used: Used, job: Waiting) -> tuple[WaitReas
     for scope, name, quota in quotas.of(job.owner, job.project):
         broken = next(broken_rules(quota, used.amount(scope, name), used.num_jobs(scope, name), job.demand), None)
         if broken is not None:
-            reason, limit, unit, value = broken
-            return (
-                reason,
-                f"The quota of {scope} {name} is {limit:g} {unit} at a time; with this it would be {value:g}.",
-            )
+            reason, limit, unit, _ = broken
+            # What it would be is not said: an owner's sum is also of projects that not every reader sees.
+            return reason, f"The quota of {scope} {name} is {limit:g} {unit} at a time, and with this it would be more."
     return None
 
 

@@ -80,6 +80,28 @@ class NodeRoom:
     num_gpus: float
     free_cpus: float
     free_gpus: float
+    node_id: str = ""
+    """Ray's name for it; empty where it is not known."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What the placement groups of one job hold of a node, as Ray says."""
+
+    node_id: str
+    num_cpus: float
+    num_gpus: float
+
+
+@dataclass(frozen=True)
+class Departed:
+    """A job that has left a moment ago: Ray's figures may still be of it."""
+
+    job_id: str
+    held: tuple[Holding, ...] = ()
+    """Of which nodes, when it was last seen; empty where that is not known."""
+    demand: Demand | None = None
+    """None where nothing is known of it: some job may have left."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +132,8 @@ class Active:
     demand: Demand
     is_seen: bool = True
     """What it holds is part of what Ray says is held. Not yet, while it starts."""
+    held: tuple[Holding, ...] = ()
+    """On which nodes its workers are; empty where that is not known."""
     is_leaving: bool = False
     """It is to pause or to stop: its place will be free."""
     is_preemptible: bool = False
@@ -150,6 +174,8 @@ class Preemption:
 
     job_id: str
     for_job_id: str
+    is_same_project: bool = True
+    """Who sees the one may see the other."""
 
 
 @dataclass(frozen=True)

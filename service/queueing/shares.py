@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from service.queueing.amounts import Amount, amount_of
 from service.queueing.records import Active
-from service.queueing.room import Amount, amount_of
 
 
 @dataclass(frozen=True)

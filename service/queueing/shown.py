@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from service.queueing.amounts import Amount
 from service.queueing.records import Quota
-from service.queueing.room import Amount
 from service.records import ClusterStatus, Job
 
 
 @dataclass(frozen=True)
 class OwnerShare:
-    """What one owner holds."""
+    """What one owner holds, in the projects that are shown."""
 
     owner: str
     num_running_jobs: int
     held: Amount
     share: float
     """The larger of the shares of the cluster's CPUs and GPUs that it holds now."""
-    recent_share: float
-    """The same of what it has used of late."""
+    recent_share: float | None
+    """The same of what it has used of late, in all projects; None where that is not for the reader to know."""
     quota: Quota
 
 

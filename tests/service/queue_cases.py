@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from service.queueing.demand import Demand
 from service.queueing.plan import make_plan
-from service.queueing.records import Active, Cluster, NodeRoom, Plan, Quotas, Rules, Waiting
+from service.queueing.records import Active, Cluster, Departed, Holding, NodeRoom, Plan, Quotas, Rules, Waiting
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -30,9 +31,16 @@ def running(name: str, demand: Demand | None = None, *, ran: float = 3600, **fie
     return Active(job_id=name, demand=demand or wants(), run_started_at=NOW - timedelta(seconds=ran), **given)
 
 
-def node(cpus: float, gpus: float = 0, *, free: float | None = None, free_gpus: float | None = None) -> NodeRoom:
+def node(
+    cpus: float, gpus: float = 0, *, free: float | None = None, free_gpus: float | None = None, name: str = ""
+) -> NodeRoom:
     """All of it free, unless said otherwise."""
-    return NodeRoom(cpus, gpus, cpus if free is None else free, gpus if free_gpus is None else free_gpus)
+    return NodeRoom(cpus, gpus, cpus if free is None else free, gpus if free_gpus is None else free_gpus, name)
+
+
+def on(**cpus: float) -> tuple[Holding, ...]:
+    """So many CPUs on each node."""
+    return tuple(Holding(name, number, 0) for name, number in cpus.items())
 
 
 def planned(
@@ -42,7 +50,7 @@ def planned(
     *,
     quotas: Quotas | None = None,
     recent: dict[str, float] | None = None,
-    is_settled: bool = True,
+    departed: Sequence[Departed] = (),
     places: int = 100,
     **rules: Any,
 ) -> Plan:
@@ -53,7 +61,7 @@ def planned(
         nodes = [node(8, free=max(8 - held, 0))]
     cluster = Cluster(tuple(nodes)) if nodes else None
     all_rules = Rules(max_running_jobs=places, **rules)
-    return make_plan(queued, active, cluster, quotas or Quotas(), recent or {}, all_rules, NOW, is_settled=is_settled)
+    return make_plan(queued, active, cluster, quotas or Quotas(), recent or {}, all_rules, NOW, departed=departed)
 
 
 def reasons(plan: Plan) -> dict[str, str]:

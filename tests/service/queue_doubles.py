@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -30,15 +31,26 @@ class MemoryQueueStore:
     def __init__(self, store: MemoryJobStore) -> None:
         self._store = store
 
-    def list_queue(self, per_owner: int, limit: int) -> list[Job]:
+    def list_queue(self, per_kind: int, limit: int) -> list[Job]:
+        kinds: Counter[tuple[object, ...]] = Counter()
         placed: list[tuple[int, Job]] = []
-        counts: dict[str, int] = {}
         for job in self._store.list_queued(10**6):
-            counts[job.owner] = counts.get(job.owner, 0) + 1
-            if counts[job.owner] <= per_owner:
-                placed.append((counts[job.owner], job))
+            kind = (job.owner, job.project, job.priority, job.demand or job.spec_sha256)
+            kinds[kind] += 1
+            if kinds[kind] <= per_kind:
+                placed.append((kinds[kind], job))
         placed.sort(key=lambda one: one[0])
-        return [job for _, job in placed][:limit]
+        return _by_turns([job for _, job in placed], limit)
+
+    def list_waiting(self, per_owner: int, limit: int, projects: frozenset[str] | None) -> list[Job]:
+        found = [job for job in self._store.list_queued(10**6) if projects is None or job.project in projects]
+        found.sort(key=lambda job: (job.queue_position is None, job.queue_position or 0))
+        counts: Counter[str] = Counter()
+        for job in list(found):
+            counts[job.owner] += 1
+            if counts[job.owner] > per_owner:
+                found.remove(job)
+        return _by_turns(found, limit)
 
     def list_active(self) -> list[Job]:
         return [job for job in self._store._sorted() if job.state in ACTIVE_STATES]
@@ -76,3 +88,12 @@ class MemoryQueueStore:
                 count, first = figures.get(reason, (0, since))
                 figures[reason] = (count + 1, min(first, since))
         return figures
+
+
+def _by_turns(jobs: Sequence[Job], limit: int) -> list[Job]:
+    turns: Counter[str] = Counter()
+    numbered = []
+    for job in jobs:
+        turns[job.owner] += 1
+        numbered.append((turns[job.owner], -job.priority, job.created_at, job.job_id, job))
+    return [one[-1] for one in sorted(numbered, key=lambda one: one[:4])][:limit]

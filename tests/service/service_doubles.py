@@ -229,6 +229,10 @@ class MemoryFolders:
         self._check(job_id)
         self.origins[job_id] = retry_of
 
+    def read_control(self, job_id: str) -> Control | None:
+        self._check(job_id)
+        return self.controls.get(job_id)
+
     def read_progress(self, job_id: str) -> Progress | None:
         self._check(job_id)
         return self.progress.get(job_id)
@@ -332,6 +336,7 @@ class FakeLauncher:
         self.size: Capacity | None = Capacity(2, 0)
         self.held = (0.0, 0.0)
         """CPUs and GPUs that Ray says are held, on one node that is the cluster."""
+        self.report_number: int | None = None
 
     def submit(self, launch: Launch) -> None:
         self._check()
@@ -367,7 +372,8 @@ class FakeLauncher:
         if self.size is None:
             return None
         cpus, gpus = self.size.num_cpus, self.size.num_gpus
-        return replace(self.size, nodes=(NodeRoom(cpus, gpus, cpus - self.held[0], gpus - self.held[1]),))
+        room = NodeRoom(cpus, gpus, cpus - self.held[0], gpus - self.held[1])
+        return replace(self.size, nodes=(room,), report_number=self.report_number)
 
     def close(self) -> None:
         pass

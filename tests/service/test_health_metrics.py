@@ -16,6 +16,7 @@ from sqlalchemy import Engine, text
 from structlog.testing import capture_logs
 
 from service.access.escaping import escape_controls
+from service.errors import NotReadyError
 from service.feeds.health import ServiceHealth
 from service.feeds.metrics import ServiceMetrics
 from service.http.desk import Desk
@@ -52,7 +53,7 @@ def absent(health: ServiceHealth) -> set[str]:
 
 def test_all_parts_are_there(engine: Engine, settings: Settings) -> None:
     alive(SqlJobStore(engine))
-    assert list(health_of(engine, settings).check()) == ["database", "migrations", "reconciler", "ray"]
+    assert list(health_of(engine, settings).check()) == ["database", "migrations", "reconciler", "leader", "ray"]
 
 
 @pytest.mark.parametrize(("revision", "lacking"), [("0001", {"migrations"}), ("later", set())])
@@ -71,7 +72,7 @@ def test_a_database_without_tables_is_not_ready_and_says_no_address(engine: Engi
         for table in ("leases", "cluster_status", "alembic_version"):
             connection.execute(text(f"DROP TABLE {table}"))
     parts = health.parts()
-    assert {name for name, part in parts.items() if not part.is_there} == set(parts)
+    assert {name for name, part in parts.items() if not part.is_there} == set(parts) - {"reconciler"}
     assert all("Error" in parts[name].detail or "older" in parts[name].detail for name in ("database", "migrations"))
     assert "leases" not in parts["database"].detail
 
@@ -81,6 +82,26 @@ def test_ray_may_be_done_without(engine: Engine, settings: Settings) -> None:
     assert absent(health_of(engine, settings)) == {"ray"}
     parts = health_of(engine, settings.model_copy(update={"ready_without_ray": True})).check()
     assert (parts["ray"].is_there, parts["ray"].is_needed, parts["ray"].detail) == (False, False, "away")
+
+
+def test_a_leader_that_is_late_is_told_and_takes_nobody_out_of_service(engine: Engine, settings: Settings) -> None:
+    alive(SqlJobStore(engine), reconciled_at=datetime.now(UTC) - timedelta(hours=1))
+    health = health_of(engine, settings)
+    with capture_logs() as lines:
+        parts = health.check()
+        health.check()
+    assert (parts["leader"].is_there, parts["leader"].is_needed) == (False, False)
+    assert "3600 seconds" in parts["leader"].detail
+    assert [line["event"] for line in lines] == ["reconcile_lag"]
+
+
+def test_a_replica_whose_own_threads_are_at_fault_is_not_ready(engine: Engine, settings: Settings) -> None:
+    store = SqlJobStore(engine)
+    alive(store)
+    health = ServiceHealth(SqlLedgerHealth(engine), store, settings, own_fault=lambda: "The loop hangs.")
+    with pytest.raises(NotReadyError, match="reconciler: The loop hangs") as caught:
+        health.check()
+    assert [fault.pointer for fault in caught.value.faults] == ["/parts/reconciler"]
 
 
 @pytest.mark.anyio

@@ -114,6 +114,46 @@ async def test_the_queue_hides_projects_that_one_does_not_see(world: AccessWorld
 
 
 @pytest.mark.anyio
+async def test_what_an_owner_holds_elsewhere_is_not_told(world: AccessWorld) -> None:
+    """Ben runs a job that Ada sees and one that she does not; both have used something of late."""
+    seen = world.job(project="clinical", owner="ben", state=JobState.RUNNING, demand=Demand(cpus_per_worker=2))
+    world.job(project="law", owner="ben", state=JobState.RUNNING, demand=Demand(cpus_per_worker=5))
+    world.job(project="clinical", owner="ada")
+    now = datetime.now(UTC)
+    world.store.save_cluster_status(ClusterStatus(reconciled_at=now, is_ray_reachable=True, num_cpus=10, num_gpus=0))
+    SqlQueueStore(world.engine).save_usages([Usage(owner, 21_600, 0, now) for owner in ("ada", "ben")])
+    async with world.client() as client:
+        ada = (await client.get("/v1/queue", headers=world.bearer("ada"))).json()
+        root = (await client.get("/v1/queue", headers=world.bearer("root"))).json()
+    assert [job["job_id"] for job in ada["running"]] == [seen.job_id]
+    told = {one["owner"]: one for one in ada["owners"]}
+    assert (told["ben"]["num_running_jobs"], told["ben"]["num_cpus"], told["ben"]["share"]) == (1, 2, 0.2)
+    assert (told["ben"]["recent_share"], told["ada"]["recent_share"] > 0) == (None, True)
+    told = {one["owner"]: one for one in root["owners"]}
+    assert (told["ben"]["num_cpus"], told["ben"]["recent_share"] > 0) == (7, True)
+
+
+@pytest.mark.anyio
+async def test_the_first_two_hundred_of_another_project_hide_none_of_ones_own(world: AccessWorld) -> None:
+    for _ in range(201):
+        world.job(project="law", owner="ada")
+    mine = world.job(project="clinical", owner="ada", priority=-1)
+    async with world.client() as client:
+        told = (await client.get("/v1/queue", headers=world.bearer("ben"))).json()
+    assert [job["job_id"] for job in told["waiting"]] == [mine.job_id]
+
+
+@pytest.mark.anyio
+async def test_a_search_is_shown_with_the_trials_that_have_room(client: httpx.AsyncClient, store: SqlJobStore) -> None:
+    demand = Demand(num_workers=100, group_workers=1)
+    store.insert(make_job(state=JobState.RUNNING, owner="ben", demand=demand))
+    now = datetime.now(UTC)
+    store.save_cluster_status(ClusterStatus(reconciled_at=now, is_ray_reachable=True, num_cpus=8, num_gpus=0))
+    (ben,) = (await client.get("/v1/queue")).json()["owners"]
+    assert (ben["num_cpus"], ben["share"]) == (8, 1.0)
+
+
+@pytest.mark.anyio
 async def test_a_quota_is_set_shown_held_and_taken_away_and_each_has_its_row(world: AccessWorld) -> None:
     async with world.client() as client:
         root, ada = world.bearer("root"), world.bearer("ada")

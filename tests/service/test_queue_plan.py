@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from queue_cases import node, planned, reasons, running, waiting, wants
+from queue_cases import node, on, planned, reasons, running, waiting, wants
 
 from service.queueing.records import Quota, Quotas
 
@@ -168,3 +168,53 @@ def test_what_no_job_of_ours_frees_by_ending_is_kept_for_nobody() -> None:
 def test_what_jobs_of_ours_free_by_ending_is_kept() -> None:
     large, small = waiting("large", wants(8), age=3600), waiting("small", wants(2))
     assert planned([large, small], [BUSY]).admit == ()
+
+
+def test_what_is_kept_is_kept_on_the_node_that_can_hold_it() -> None:
+    """Only the first node holds a worker of 8 CPUs. By the sum, there would be enough beside it for the small one."""
+    nodes = [node(8, free=4, name="big"), node(4, name="b"), node(4, name="c")]
+    large = waiting("large", wants(8), age=700)
+    plan = planned([large, waiting("small", wants(4))], [running("r", wants(4), held=on(big=4))], nodes)
+    assert (plan.admit, reasons(plan)) == ((), {"large": "cluster_busy", "small": "behind"})
+
+
+def test_a_job_that_ray_puts_on_another_node_goes_past() -> None:
+    """Of 2 CPUs the larger part stays free on the empty nodes, so that is where Ray puts it."""
+    nodes = [node(8, free=3, name="big"), node(4, name="b"), node(4, name="c")]
+    large = waiting("large", wants(8), age=700)
+    plan = planned([large, waiting("small", wants(2))], [running("r", wants(5), held=on(big=5))], nodes)
+    assert (plan.admit, reasons(plan)) == (("small",), {"large": "cluster_busy"})
+
+
+def test_what_a_job_was_promised_is_its_own_on_its_nodes() -> None:
+    """Between two stages it holds nothing. By the sum, 6 of 16 CPUs would be left; no node has them beside it."""
+    job = running("r", wants(5, workers=2))
+    assert reasons(planned([waiting("x", wants(6))], [job], [node(8), node(8)])) == {"x": "cluster_busy"}
+    assert planned([waiting("x", wants(3, workers=2))], [job], [node(8), node(8)]).admit == ("x",)
+
+
+def test_a_job_that_lacks_nodes_and_not_the_sum_says_so() -> None:
+    plan = planned([waiting("x", wants(3))], nodes=[node(4, free=2), node(4, free=2)])
+    assert plan.waits[0].message == (
+        "It wants 3 CPUs at once, and 4 CPUs are free, but not on nodes that have room for each of its workers."
+    )
+
+
+def test_of_a_search_the_trials_that_have_room_are_its_owners_share() -> None:
+    """A hundred are asked for, and eight run: Ada holds the whole cluster, and not twelve of it."""
+    search = running("s", wants(1, workers=100, group=1))
+    plan = planned([waiting("a", age=9), waiting("b", owner="ben")], [search], recent={"ben": 2.0})
+    assert [wait.job_id for wait in plan.waits] == ["a", "b"]
+
+
+def test_the_job_that_room_is_kept_for_is_named_in_its_own_project_alone() -> None:
+    jobs = [waiting("large", wants(8), age=700), waiting("mine"), waiting("theirs", project="other")]
+    said = {wait.job_id: wait.message for wait in planned(jobs, [BUSY]).waits}
+    assert said["mine"] == "There is room, which is kept for large."
+    assert said["theirs"] == "There is room, which is kept for a job of another project."
+
+
+def test_a_quota_says_nothing_of_what_its_owner_holds_elsewhere() -> None:
+    quotas = Quotas(owners={"ada": Quota(max_cpus=7)})
+    plan = planned([waiting("x", wants(2))], [running("r", wants(6), project="secret")], quotas=quotas)
+    assert plan.waits[0].message == "The quota of owner ada is 7 CPUs at a time, and with this it would be more."

@@ -8,10 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from queue_cases import NOW
 
+from service.queueing.amounts import Amount, amount_of, sum_of
 from service.queueing.demand import Demand
 from service.queueing.plan import make_plan
-from service.queueing.records import Active, Cluster, NodeRoom, Plan, Quota, Quotas, Rules, Waiting
-from service.queueing.room import Amount, Room, amount_of, total_of
+from service.queueing.records import (
+    Active,
+    Cluster,
+    Departed,
+    Holding,
+    NodeRoom,
+    Plan,
+    Quota,
+    Quotas,
+    Rules,
+    Waiting,
+)
+from service.queueing.room import Room
 
 NAMES = st.sampled_from(["ada", "ben", "eve"])
 SMALL = settings(max_examples=200, deadline=None)
@@ -28,10 +40,10 @@ def demands(draw: st.DrawFn) -> Demand:
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
     nodes = []
-    for _ in range(draw(st.integers(1, 3))):
+    for number in range(draw(st.integers(1, 3))):
         cpus, gpus = draw(st.integers(1, 16)), draw(st.integers(0, 4))
         held = draw(st.integers(0, cpus)), draw(st.integers(0, gpus))
-        nodes.append(NodeRoom(cpus, gpus, cpus - held[0], gpus - held[1]))
+        nodes.append(NodeRoom(cpus, gpus, cpus - held[0], gpus - held[1], f"n{number}"))
     return Cluster(tuple(nodes))
 
 
@@ -56,6 +68,15 @@ def queues(draw: st.DrawFn) -> list[Waiting]:
 
 
 @st.composite
+def holdings(draw: st.DrawFn) -> tuple[Holding, ...]:
+    nodes = draw(st.lists(st.sampled_from(["n0", "n1", "n2", "gone"]), unique=True, max_size=2))
+    return tuple(Holding(name, draw(st.sampled_from([0.5, 2.0])), draw(st.integers(0, 1))) for name in nodes)
+
+
+DEPARTED = st.lists(st.builds(Departed, st.just("gone"), holdings(), st.none() | demands()), max_size=2)
+
+
+@st.composite
 def actives(draw: st.DrawFn) -> list[Active]:
     return [
         Active(
@@ -66,6 +87,7 @@ def actives(draw: st.DrawFn) -> list[Active]:
             demand=draw(demands()),
             is_seen=draw(st.booleans()),
             is_leaving=draw(st.booleans()),
+            held=draw(holdings()),
             is_preemptible=draw(st.booleans()),
             run_started_at=NOW - timedelta(seconds=draw(st.integers(0, 2000))),
         )
@@ -88,13 +110,13 @@ RULES = st.builds(
     reservation=st.just(timedelta(seconds=600)),
     preempts=st.booleans(),
 )
-CASES = st.tuples(queues(), actives(), st.none() | clusters(), ALL_QUOTAS, RULES, st.booleans())
-Case = tuple[list[Waiting], list[Active], Cluster | None, Quotas, Rules, bool]
+CASES = st.tuples(queues(), actives(), st.none() | clusters(), ALL_QUOTAS, RULES, DEPARTED)
+Case = tuple[list[Waiting], list[Active], Cluster | None, Quotas, Rules, list[Departed]]
 
 
 def plan_of(case: Case) -> Plan:
-    queued, active, cluster, quotas, rules, is_settled = case
-    return make_plan(queued, active, cluster, quotas, {}, rules, NOW, is_settled=is_settled)
+    queued, active, cluster, quotas, rules, departed = case
+    return make_plan(queued, active, cluster, quotas, {}, rules, NOW, departed=departed)
 
 
 def admitted(case: Case, plan: Plan) -> list[tuple[Waiting, Demand]]:
@@ -146,19 +168,20 @@ def test_nothing_is_admitted_beyond_what_is_free_nor_beyond_the_places(case: Cas
         return
     assert cluster is not None
     assert len(active) + len(started) <= rules.max_running_jobs
-    unseen = total_of(job for job in active if not job.is_seen)
+    room = Room(cluster, active)
+    unseen = sum_of(amount_of(room.held_by(job.job_id)) for job in active if not job.is_seen)
     free = Amount(sum(one.free_cpus for one in cluster.nodes), sum(one.free_gpus for one in cluster.nodes)) - unseen
-    own = Amount(cluster.num_cpus, cluster.num_gpus) - total_of(active)
-    taken = sum((amount_of(one) for one in started), Amount())
-    for room in (free, own):
-        assert taken.cpus <= room.cpus + 1e-6
-        assert not taken.gpus or taken.gpus <= room.gpus + 1e-6
+    own = Amount(cluster.num_cpus, cluster.num_gpus) - sum_of(amount_of(room.held_by(job.job_id)) for job in active)
+    taken = sum_of(map(amount_of, started))
+    for left in (free, own):
+        assert taken.cpus <= left.cpus + 1e-6
+        assert not taken.gpus or taken.gpus <= left.gpus + 1e-6
 
 
 @SMALL
 @given(CASES)
 def test_only_lower_priorities_that_may_be_paused_are_and_each_once(case: Case) -> None:
-    queued, active, _, _, rules, is_settled = case
+    queued, active, _, _, rules, _ = case
     plan = plan_of(case)
     waits, runs = {job.job_id: job for job in queued}, {job.job_id: job for job in active}
     for one in plan.preempt:
@@ -167,7 +190,7 @@ def test_only_lower_priorities_that_may_be_paused_are_and_each_once(case: Case) 
         assert not runs[one.job_id].is_leaving
         assert one.for_job_id not in plan.admit
     assert len({one.job_id for one in plan.preempt}) == len(plan.preempt)
-    assert not plan.preempt or (rules.preempts and is_settled)
+    assert not plan.preempt or rules.preempts
 
 
 @SMALL
@@ -187,7 +210,7 @@ def test_room_that_is_kept_for_nobody_does_not_stand_idle(case: Case) -> None:
         fitted = room.fitted(demand_of[wait.job_id])
         if wait.reason == "cluster_busy":
             assert fitted is not None
-            assert not room.fits(fitted, Amount())
+            assert not room.fits(fitted)
         if wait.reason == "behind":
             assert kept
             assert any(other.reason == "cluster_busy" and other.position < wait.position for other in plan.waits)
@@ -196,8 +219,8 @@ def test_room_that_is_kept_for_nobody_does_not_stand_idle(case: Case) -> None:
 @SMALL
 @given(CASES, st.randoms())
 def test_the_order_of_the_rows_is_no_matter(case: Case, random: object) -> None:
-    queued, active, cluster, quotas, rules, is_settled = case
+    queued, active, cluster, quotas, rules, departed = case
     shuffled = list(queued)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    again = make_plan(shuffled, active, cluster, quotas, {}, rules, NOW, is_settled=is_settled)
+    again = make_plan(shuffled, active, cluster, quotas, {}, rules, NOW, departed=departed)
     assert again == plan_of(case)

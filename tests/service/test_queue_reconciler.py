@@ -8,11 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from queue_doubles import queue_of
 from service_doubles import Killed, Killer
 from service_world import World
 from sqlalchemy import Engine
 
-from pipelines.specs.documents import Control
+from pipelines.specs.documents import Control, Progress
 from service.access.audit import local_caller
 from service.interfaces import AttemptState, Capacity
 from service.ledger.queue_store import SqlQueueStore
@@ -195,6 +196,73 @@ def test_a_preempted_job_that_runs_again_is_left_alone_for_a_while(make_world: M
     assert world[low].state is JobState.PAUSING
 
 
+def test_a_job_that_is_over_holds_its_place_while_its_process_lives(make_world: MakeWorld) -> None:
+    """It has said that it is cancelled, and hangs on its way out."""
+    world = make_world(max_running_jobs=1)
+    first, second = submit(world), submit(world)
+    world.rounds()
+    world.cancel(first)
+    world.rounds(2)
+    world.end(first, "CANCELLED", AttemptState.RUNNING)
+    world.rounds(2)
+    assert (states(world, first, second), why(world, second)) == (["CANCELLED", "QUEUED"], "max_running_jobs")
+    world.restart()
+    world.rounds(2)
+    assert world[second].state is JobState.QUEUED
+    world.launcher.set(f"{first}-a1", AttemptState.STOPPED)
+    world.rounds(3)
+    assert world[second].state is JobState.RUNNING
+
+
+def preempt_after_one_has_left(world: World) -> tuple[str, str]:
+    """Two jobs of 2 CPUs ran, one has ended, and Ray says that all 4 are held; an urgent job wants 2."""
+    first, low = submit(world, 2), submit(world, 2)
+    world.rounds(2, seconds=20)
+    for job_id in (first, low):
+        world.folders.progress[job_id] = Progress(attempt=1, heartbeat_at=world.clock())
+    world.launcher.held = (4.0, 0.0)
+    world.rounds(2, seconds=20)
+    world.end(first, "SUCCEEDED", AttemptState.SUCCEEDED)
+    urgent = submit(world, 2, owner="ben", priority=9)
+    return low, urgent
+
+
+def test_nobody_is_paused_before_ray_can_have_reported_that_one_has_left(make_world: MakeWorld) -> None:
+    """Two reports later the place is still held: it is a stranger's, and the job of lower priority has to leave."""
+    world = make_world()
+    world.launcher.report_number = 7
+    low, urgent = preempt_after_one_has_left(world)
+    world.rounds(5, seconds=0.5)
+    world.launcher.report_number = 8
+    world.rounds(2, seconds=0.5)
+    assert states(world, low, urgent) == ["RUNNING", "QUEUED"]
+    world.launcher.report_number = 9
+    world.rounds(2, seconds=0.5)
+    assert states(world, low, urgent) == ["PAUSING", "QUEUED"]
+
+
+def test_where_reports_cannot_be_told_apart_some_seconds_are_enough(make_world: MakeWorld) -> None:
+    world = make_world()
+    low, _ = preempt_after_one_has_left(world)
+    world.rounds(10, seconds=1)
+    assert world[low].state is JobState.RUNNING
+    world.rounds(2, seconds=10)
+    assert world[low].state is JobState.PAUSING
+
+
+@pytest.mark.parametrize(("project", "named"), [("a", True), ("b", False)])
+def test_who_was_made_room_for_is_named_in_the_same_project_alone(
+    make_world: MakeWorld, project: str, named: bool
+) -> None:
+    world = make_world()
+    low = submit(world, 3, project="a")
+    world.rounds(3, seconds=10)
+    urgent = submit(world, 3, owner="ben", priority=9, project=project)
+    world.rounds(2, seconds=10)
+    assert (world[low].num_preemptions, world[low].preempted_for) == (1, urgent if named else None)
+    assert named or low not in str(world[urgent].waiting_message)
+
+
 def test_room_is_kept_for_who_has_waited_long_and_a_restart_forgets_nothing(make_world: MakeWorld) -> None:
     world = make_world(preemption=False)
     submit(world, 2)
@@ -207,15 +275,32 @@ def test_room_is_kept_for_who_has_waited_long_and_a_restart_forgets_nothing(make
     assert (why(world, large), why(world, small)) == ("cluster_busy", "behind")
 
 
-def test_of_each_owner_some_are_looked_at(make_world: MakeWorld, engine: Engine) -> None:
+def test_of_each_kind_of_job_some_are_looked_at_and_owners_take_turns(make_world: MakeWorld, engine: Engine) -> None:
     world = make_world()
     for _ in range(5):
         submit(world, owner="ada")
         world.clock.pass_seconds(1)
+    other_kind = submit(world, 3, owner="ada")
     late = submit(world, owner="ben")
-    found = SqlQueueStore(engine).list_queue(per_owner=2, limit=100)
-    assert [job.owner for job in found] == ["ada", "ben", "ada"]
-    assert late == found[1].job_id
+    found = SqlQueueStore(engine).list_queue(per_kind=2, limit=100)
+    assert [job.owner for job in found] == ["ada", "ben", "ada", "ada"]
+    assert [job.job_id for job in found[1:3]] == [late, other_kind]
+    assert len(SqlQueueStore(engine).list_queue(per_kind=2, limit=2)) == 2
+
+
+@pytest.mark.parametrize("blocked_by", ["project", "size"])
+def test_a_hundred_jobs_that_cannot_start_hide_none_that_can(make_world: MakeWorld, blocked_by: str) -> None:
+    """The first hundred of one owner wait for the quota of their project, or for a larger cluster."""
+    world = make_world(max_running_jobs=1000)
+    if blocked_by == "project":
+        audit = local_caller().entry("quota.set", "project full", None)
+        quota = QuotaException("project", "full", Quota(max_running_jobs=0), world.clock(), "root")
+        queue_of(world.store).put_quota(quota, audit)
+    for _ in range(101):
+        submit(world, 1 if blocked_by == "project" else 99, project="full")
+    last = submit(world, project="open")
+    world.rounds()
+    assert world[last].state is JobState.RUNNING
 
 
 @pytest.mark.parametrize("dies_at", range(0, 60, 7))

@@ -279,3 +279,14 @@ def test_a_job_that_ended_by_itself_has_ended_its_run_too(world: World) -> None:
     world.end(job_id, "SUCCEEDED", AttemptState.SUCCEEDED)
     world.rounds()
     assert (world[job_id].state, world.runs.ended) == (JobState.SUCCEEDED, {})
+
+
+@pytest.mark.parametrize(("wish", "then"), [("cancel", "end"), ("pause", "pause")])
+def test_a_wish_that_was_written_over_is_written_again(world: World, wish: str, then: str) -> None:
+    """As by a replica that was frozen in the middle of that write."""
+    job_id = world.running()
+    getattr(world, wish)(job_id)
+    world.rounds()
+    world.folders.withdraw_stop(job_id)
+    world.rounds(1)
+    assert world.folders.controls[job_id] == Control(action="cancel", then=then, attempt=1)  # type: ignore[arg-type]

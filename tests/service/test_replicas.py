@@ -13,11 +13,14 @@ from service_doubles import FakeLauncher, MemoryFolders, MemoryRuns, make_job
 from sqlalchemy import Engine
 from test_lease import run_out
 
+from pipelines.specs.documents import Control
 from service.dispatch import leadership
+from service.dispatch.fencing import FencedJobFolders, FencedLauncher, FencedRuns
 from service.dispatch.leadership import LeaseKeeper, SoleLeader
 from service.dispatch.reconciler import Reconciler
 from service.feeds.interfaces import LeaseLostError
 from service.interfaces import AttemptState, AttemptStatus
+from service.launches import attempt_launch
 from service.ledger.lease import SqlLease
 from service.ledger.queue_store import SqlQueueStore
 from service.ledger.store import SqlJobStore
@@ -125,6 +128,97 @@ def test_a_replica_frozen_within_a_step_writes_nothing_when_it_wakes(
     assert job is not None
     assert (job.state, job.attempt) == (JobState.STARTING, 2)
     assert not first.round()
+
+
+def test_a_replica_frozen_before_it_writes_a_file_withdraws_no_wish_of_its_successors(
+    engine: Engine, ray: Freezing, settings: Settings
+) -> None:
+    """It was about to begin the second attempt; meanwhile another has begun it, and been told to cancel the job."""
+
+    class FreezingFolders(MemoryFolders):
+        meanwhile: Callable[[], None] | None = None
+
+        def write_spec(self, job_id: str, spec_json: str) -> None:
+            super().write_spec(job_id, spec_json)
+            if self.meanwhile is not None:
+                happens, self.meanwhile = self.meanwhile, None
+                happens()
+
+    folders = FreezingFolders()
+    first, second = (Replica(engine, ray, settings, folders) for _ in range(2))
+    store = SqlJobStore(engine)
+    job = make_job(attempt=1)
+
+    def freeze() -> None:
+        run_out(engine)
+        second.round()
+        store.request_cancel(job.job_id, job.created_at)
+        second.round()
+        assert folders.controls[job.job_id].attempt == 2
+
+    first.round()
+    store.insert(job)
+    folders.meanwhile = freeze
+    with pytest.raises(LeaseLostError):
+        first.round()
+    assert folders.controls[job.job_id] == Control(action="cancel", then="end", attempt=2)
+
+
+@pytest.mark.parametrize(
+    ("outside", "act"),
+    [
+        (FencedLauncher, lambda ray: ray.submit(attempt_launch("/jobs/x", "x", 1))),
+        (FencedLauncher, lambda ray: ray.stop("x-a1")),
+        (FencedJobFolders, lambda folders: folders.write_spec("x", "{}")),
+        (FencedJobFolders, lambda folders: folders.request_stop("x", "cancel", 1)),
+        (FencedJobFolders, lambda folders: folders.withdraw_stop("x")),
+        (FencedJobFolders, lambda folders: folders.write_origin("x", "y")),
+        (FencedJobFolders, lambda folders: folders.save_log("x", 1, "")),
+        (FencedRuns, lambda runs: runs.end("r", JobState.FAILED)),
+    ],
+)
+def test_nothing_is_done_outside_the_database_without_the_lease(
+    replicas: tuple[Replica, Replica], engine: Engine, outside: Any, act: Callable[[Any], None]
+) -> None:
+    first, second = replicas
+    inner = {FencedLauncher: FakeLauncher, FencedJobFolders: MemoryFolders, FencedRuns: MemoryRuns}[outside]()
+    before = str(vars(inner))
+    first.round()
+    run_out(engine)
+    second.round()
+    with pytest.raises(LeaseLostError):
+        act(outside(inner, first.keeper.check))
+    assert str(vars(inner)) == before
+    act(outside(inner, second.keeper.check))
+    assert str(vars(inner)) != before
+
+
+def test_a_replica_is_at_fault_when_a_thread_of_its_own_has_ended(replicas: tuple[Replica, Replica]) -> None:
+    first, second = replicas
+    assert first.reconciler.fault == "The thread of the reconciler has ended."
+    first.reconciler.start()
+    second.reconciler.start()
+    try:
+        assert (first.reconciler.fault, second.reconciler.fault) == (None, None)
+    finally:
+        first.reconciler.stop()
+        second.reconciler.stop()
+    assert first.reconciler.fault is not None
+
+
+def test_a_replica_whose_loop_hangs_is_at_fault(engine: Engine) -> None:
+    seconds = [0.0]
+    keeper = LeaseKeeper(SqlLease(engine, SECONDS), SECONDS, clock=lambda: seconds[0])
+    keeper.start(lambda: None)
+    try:
+        assert keeper.fault is None
+        seconds[0] = leadership.STUCK_SECONDS + 1
+        assert keeper.fault == "The reconciler of this replica has made no step for 301 seconds."
+        keeper.beat()
+        assert keeper.fault is None
+    finally:
+        keeper.stop()
+    assert keeper.fault == "The thread that holds the lease has ended."
 
 
 def test_the_lease_of_a_loop_that_hangs_is_let_go(

@@ -30,7 +30,8 @@ async def get_health() -> Health:
 
 @router.get("/readyz", responses=problems(503))
 def get_readiness(health: HealthDep, settings: SettingsDep) -> Readiness:
-    """Database, tables, reconciler and Ray are there, each named. Without Ray jobs are still taken, and wait.
+    """Database, tables, this replica's reconciler and Ray are there, each named. Without Ray jobs are still taken, and
+    wait; and while the replica that reconciles is late, which is told as `leader`.
 
     Where keys are asked for, what is wrong with a part stands in the service's log alone.
     """

@@ -24,10 +24,11 @@ NamePath = Annotated[OwnerName, Path(description="Of the owner or of the project
 @router.get("/queue", responses=problems())
 def show_queue(queue: QueueDep, settings: SettingsDep, caller: CallerDep) -> QueuePublic:
     """Jobs that wait, in their order and each with the reason, and what runs, of the projects that the principal
-    sees; what their owners hold, and what the cluster has.
+    sees; what their owners hold there, and what the cluster has.
     """
     assert caller.principal is not None
-    return QueuePublic.from_state(queue.show(caller.principal.projects_with(Permission.JOBS_READ)), settings)
+    visible = caller.principal.projects_with(Permission.JOBS_READ)
+    return QueuePublic.from_state(queue.show(visible, caller.principal.owner), settings)
 
 
 @router.get("/quotas", responses=problems())

@@ -75,6 +75,7 @@ function yielded({ num_preemptions: times }) {
 }
 
 function percent(share) {
+  if (share === null || share === undefined) return "–";
   return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 }
 

@@ -72,7 +72,9 @@ def _attempt(row: Any, now_ms: int) -> dict[str, Any]:
     times: dict[str, int | None] = {"started_ms": started, "ended_ms": started + max(1, ran)}
     if row.state in ("RUNNING", "PAUSING", "CANCELLING"):
         times = {"started_ms": now_ms - ran, "ended_ms": None}
-    return {"job_id": row.job_id, "attempt": max(1, row.attempt), **times}
+    # An attempt that has not begun to run will be counted when it does; what ran was the one before.
+    attempt = row.attempt - 1 if row.state == "STARTING" else row.attempt
+    return {"job_id": row.job_id, "attempt": max(1, attempt), **times}
 
 
 def _work(row: Any) -> dict[str, Any]:
