@@ -77,7 +77,7 @@ def run_pretraining(
     take_over_checkpoint(directory, task.identity)
     with Prober(task, prepared, directory, run) as prober:
         with reporter.handing_over():  # rank 0 reports meanwhile
-            fit(WorkerTask(task, directory.uri, run, attempt))
+            fit(WorkerTask(task, directory.uri, run, attempt, reporter.claim.token if reporter.claim else None))
 
         reporter.stage("evaluate", "scoring held-out text and exporting")
         evaluated = evaluate_on_cluster(task, directory.uri, directory.job_id)

@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 
 from pipelines import main as entrypoint
+from pipelines.claims import claim
 from pipelines.errors import (
     CheckpointError,
     CorpusError,
@@ -87,13 +88,13 @@ def test_a_stop_that_comes_out_of_c_code_as_another_error_is_no_failure(monkeypa
 
     directory = JobDirectory(str(tmp_path / "jobs" / "pt-1"))
     directory.write_spec(PRESETS["tiny"]())
-    directory.hold(1)
+    mine, _ = claim(directory.uri, 1)
     monkeypatch.setattr(entrypoint, "connect_to_ray", lambda: None)
     monkeypatch.setattr(entrypoint, "_stages_of", lambda spec: stages)
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) as caught:
-            entrypoint.run(directory, 1, f"sqlite:///{tmp_path}/mlflow.sqlite")
+            entrypoint.run(directory, mine, f"sqlite:///{tmp_path}/mlflow.sqlite")
     finally:
         signal.signal(signal.SIGTERM, before)
     assert caught.value.code == STOPPED_STATUS
