@@ -31,8 +31,7 @@ class Fault:
     back_at: float = 0.0
     """What was killed was started again and answers; of drivers and workers nothing has to be."""
     reconciled_seconds: float | None = None
-    """From then until both replicas were ready, and a round of the reconciler had begun and ended; None where they never
-    were."""
+    """From then until both replicas were ready and a round of the reconciler had begun; None where they never were."""
     extra: dict[str, float] = field(default_factory=dict)
 
 
@@ -44,7 +43,7 @@ def planned(number: int, rng: random.Random) -> list[str]:
         kinds.append(rng.choices(FAULTS, weights)[0])
     rng.shuffle(kinds)
     while len(kinds) > number:  # of several, one goes
-        kinds.remove(max(set(kinds), key=kinds.count))
+        kinds.remove(max(sorted(set(kinds)), key=kinds.count))
     return kinds
 
 
@@ -132,7 +131,7 @@ class Faults:
             if self._reconciled_at() > since:
                 return time.time() - since
             time.sleep(_POLL_SECONDS / 2)
-        return float("inf")
+        return RECONCILED_PATIENCE_SECONDS
 
     def _wait_until_reconciled(self, since: float) -> float | None:
         deadline = time.monotonic() + RECONCILED_PATIENCE_SECONDS

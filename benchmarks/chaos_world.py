@@ -1,4 +1,4 @@
-"""What faults befall: two replicas of the service, PostgreSQL, MLflow and a Ray head, each a process group of its own."""
+"""What faults befall: two replicas of the service, PostgreSQL, MLflow and a Ray head, each in a process group."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Who has a job's folder: the process that claimed it last, for the latest attempt.
 
-Attempts overlap when one is thought lost that lives: its Ray head is gone, or cannot be reached, or was restored from an
-older state. Even the same attempt can be started twice, where Ray took it and forgot. So each process claims the folder
-under a token of its own. Whoever had it reads that at its next look, every `REPORT_INTERVAL_SECONDS`, and ends itself; a
-checkpoint or a figure that is about to be written is a look too. The new one waits until the one before has said that it
-left, or could not but have looked, before it does anything.
+Attempts overlap when one is thought lost that lives: its Ray head is gone, or cannot be reached, or was restored from
+an older state. Even the same attempt can be started twice, where Ray took it and forgot. So each process claims the
+folder under a token of its own. Whoever had it reads that at its next look, every `REPORT_INTERVAL_SECONDS`, and ends
+itself; a checkpoint or a figure that is about to be written is a look too. The new one waits until the one before has
+said that it left, or could not but have looked, before it does anything.
 
-Source: the lease and fencing token of Gray and Cheriton 1989 and Kleppmann 2016. A storage that compares tokens by itself
+Source: Gray and Cheriton 1989 on leases, Kleppmann 2016 on fencing tokens. A storage that compares tokens by itself
 would need no waiting; pyarrow's filesystems do not.
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import pytest
 import torch
 
@@ -116,11 +115,16 @@ def test_training_ends_with_a_checkpoint_that_was_refused(uri: str):
     network = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(network.parameters())
     claim(uri, 2)
-    saved = []
-    with pytest.raises(JobSuperseded), CheckpointWriter(f"{uri}/checkpoints", "same", 1, first.guard) as checkpoints:
-        for step in (1, 2):
-            checkpoints.save(step, network, optimizer)
-            saved.append(step)
+    saved: list[int] = []
+
+    def train() -> None:
+        with CheckpointWriter(f"{uri}/checkpoints", "same", 1, first.guard) as checkpoints:
+            for step in (1, 2):
+                checkpoints.save(step, network, optimizer)
+                saved.append(step)
+
+    with pytest.raises(JobSuperseded):
+        train()
     assert saved == [1]
     assert list_checkpoints(f"{uri}/checkpoints") == []
 
