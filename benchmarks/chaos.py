@@ -30,6 +30,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +90,18 @@ def _run(options: argparse.Namespace, home: Path) -> bool:
         faults = Faults(world, rng, lambda: _reconciled_at(engine))
         acknowledged: list[str] = []
         happened: list[Fault] = []
-        for index, kind in enumerate(kinds):
+        put_off: list[str] = []
+        for index, kind in enumerate(chain(kinds, put_off)):
             # Some beforehand, and the others by and by: until the last fault there is something to hit.
-            while len(acknowledged) < min(options.jobs, NUM_CPUS + (index * options.jobs) // len(kinds)):
+            while len(acknowledged) < min(options.jobs, NUM_CPUS + (index * options.jobs) // options.faults):
                 acknowledged.append(_submit(world, spec, rng))
             time.sleep(rng.uniform(*PAUSE_SECONDS))
             fault = faults.happen(kind)
             if fault is None:
-                _tell(started, f"{kind}: there was none to kill")
+                is_last_try = index >= len(kinds)
+                _tell(started, f"{kind}: there was none to kill{'' if is_last_try else ', put off'}")
+                if not is_last_try:
+                    put_off.append(kind)
                 continue
             happened.append(fault)
             _tell(started, _line(fault, len(happened)))
@@ -134,7 +139,7 @@ def made_spec(home: Path) -> dict[str, Any]:
         "model": {"hidden_size": 32, "embedding_size": 32, "num_attention_heads": 2, "intermediate_size": 64},
         "optimizer": {"warmup_steps": 10},
         "training": {
-            "num_train_steps": 600,
+            "num_train_steps": 1000,
             "global_batch_size": 8,
             "sequence_length": 32,
             "checkpoint_interval_steps": 100,
@@ -142,7 +147,7 @@ def made_spec(home: Path) -> dict[str, Any]:
             "max_failures": 10,
         },
         "compute": {"num_workers": 1},
-        "evaluation": {"interval_steps": 300, "max_rows": 64},
+        "evaluation": {"interval_steps": 500, "max_rows": 64},
     }
 
 

@@ -93,7 +93,7 @@ def judge(
     for job_id in acknowledged:
         intervals = working_intervals(jobs_folder / job_id, lifetimes)
         verdict.num_tenures += len(intervals)
-        if any(after[0] < before[1] for before, after in pairwise(intervals)):
+        if is_at_once(intervals):
             verdict.twice.append(job_id)
         alive = sorted((one.first_seen, one.last_seen) for one in lifetimes if one.driver.job_id == job_id)
         for before, after in pairwise(alive):
@@ -122,6 +122,11 @@ def working_intervals(folder: Path, lifetimes: Sequence[Lifetime]) -> list[tuple
         ]
         intervals.append((began, max(seen, default=float("inf"))))
     return sorted(intervals)
+
+
+def is_at_once(intervals: Sequence[tuple[float, float]]) -> bool:
+    """Whether any two overlap; they are in the order of their beginnings."""
+    return any(after[0] < before[1] for before, after in pairwise(intervals))
 
 
 def weights_of(folder: Path) -> dict[str, str]:

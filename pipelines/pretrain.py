@@ -65,9 +65,7 @@ def run_pretraining(
     reporter.stage("prepare", "looking at the corpus")
     # First: weights that do not fit are refused before hours go into a corpus.
     initial_weights = prepare_initial_weights(spec, directory.uri)
-    corpus = prepare_corpus(
-        spec.corpus, spec.tokenizer, directory.storage_uri, reporter.say, owner=f"{directory.job_id}-a{attempt}"
-    )
+    corpus = prepare_corpus(spec.corpus, spec.tokenizer, directory.storage_uri, reporter.say, owner=directory.job_id)
     prepared = prepare_probe(spec, corpus, directory.storage_uri, lambda _: reporter.say("reading the probe's tasks"))
     _record_start(run, spec, corpus, plan_job(spec, vocab_size=corpus.vocab_size))
 

@@ -64,9 +64,7 @@ def run_search(
 
     reporter.stage("prepare", "looking at the corpus")
     weights = prepare_initial_weights(base, directory.uri)
-    corpus = prepare_corpus(
-        base.corpus, base.tokenizer, directory.storage_uri, reporter.say, owner=f"{directory.job_id}-a{attempt}"
-    )
+    corpus = prepare_corpus(base.corpus, base.tokenizer, directory.storage_uri, reporter.say, owner=directory.job_id)
     base = trial_spec(spec, {}, corpus.vocab_size)
     context = SearchContext(spec, base, corpus, weights, directory.uri, rung_shares(spec.scheduler))
     measure = prepare_measure(context, directory.storage_uri, reporter.say)
