@@ -52,7 +52,7 @@ from pipelines.specs.jobs import ID_PREFIXES, JobSpec
 from pipelines.specs.parsing import load_spec
 from pipelines.specs.search import SearchSpec
 from pipelines.specs.spec_errors import SpecError
-from pipelines.surroundings import connect_to_ray, tracking_uri_of
+from pipelines.surroundings import connect_to_ray, head_address, is_head_gone, tracking_uri_of
 
 log = logging.getLogger("pipelines.main")  # also when run with -m, where __name__ is __main__
 
@@ -116,9 +116,11 @@ def run(
     attempt = claim.attempt
     reporter = ProgressReporter(directory, heartbeat=True, on_superseded=_leave, claim=claim, attempt=attempt)
     termination = Termination()
+    head: str | None = None
     try:
         spec = directory.read_spec()
         connect_to_ray()
+        head = head_address()
         signal.signal(signal.SIGTERM, termination)  # after Ray, which sets a handler of its own
         begin()
         with reporter:
@@ -136,6 +138,10 @@ def run(
             log.info("stopped_within", extra={"reason": repr(error)[:300]})
             _stop(claim, tracking_uri, reporter)
         failure = describe_failure(error, reporter.current_stage, directory.storage_uri)
+        if failure.code == "internal" and not failure.can_retry and is_head_gone(head):
+            # Whatever it came out as: most of what runs on Ray fails in words of its own when Ray is gone.
+            told = f"The head of the Ray cluster was lost. {failure.message}"
+            failure = failure.model_copy(update={"message": told[:2000], "can_retry": True})
         log.log(
             logging.ERROR, "job_failed", extra={"failure": failure.model_dump()}, exc_info=failure.code == "internal"
         )
