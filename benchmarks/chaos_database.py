@@ -28,7 +28,7 @@ class Database:
         if self._user is not None:
             shutil.chown(self.home, self._user)
         self._data = self.home / "data"
-        arguments = ("-D", str(self._data), "-U", _SUPERUSER, "-A", "trust", "-E", "UTF8", "--no-locale")
+        arguments = ("-D", str(self._data), "-U", _SUPERUSER, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
         self._run("initdb", *arguments)
 
     @property
