@@ -96,7 +96,8 @@ class JobSuperseded(PipelineError):  # noqa: N818 - what happened, not a fault
     """A later attempt has begun: this one must write nothing more."""
 
     def __init__(self, attempt: int, later: int) -> None:
-        super().__init__(f"attempt {later} has begun: attempt {attempt} leaves without a word")
+        begun = f"attempt {later} has begun" if later != attempt else f"attempt {attempt} has begun once more"
+        super().__init__(f"{begun}: attempt {attempt} leaves without a word")
         self.attempt = attempt
         self.later = later
 

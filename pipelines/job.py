@@ -15,15 +15,14 @@ from typing import Any, Literal, Self
 from pydantic import ValidationError
 
 from pipelines import storage
+from pipelines.claims import Claim, read_note
 from pipelines.errors import JobCancelled, JobSuperseded
 from pipelines.specs.documents import (
-    ATTEMPT_FILE,
     CONTROL_FILE,
     ORIGIN_FILE,
     PROGRESS_FILE,
     RESULT_FILE,
     SPEC_FILE,
-    AttemptNote,
     Control,
     JobResult,
     Origin,
@@ -100,25 +99,8 @@ class JobDirectory:
 
     def read_attempt(self) -> int:
         """The attempt that the folder belongs to; 0 before the first."""
-        if not storage.exists(self.path(ATTEMPT_FILE)):
-            return 0
-        return AttemptNote.model_validate(storage.read_json(self.path(ATTEMPT_FILE))).attempt
-
-    def hold(self, attempt: int) -> None:
-        """Take the folder for an attempt, or see that it is still this one's.
-
-        Two attempts that begin at one moment may both write here; the earlier one learns of the other at its next
-        look.
-
-        Raises:
-            JobSuperseded: a later attempt has it.
-        """
-        holder = self.read_attempt()
-        if holder > attempt:
-            raise JobSuperseded(attempt, holder)
-        if holder < attempt:
-            note = AttemptNote(attempt=attempt, began_at=datetime.now(UTC))
-            storage.write_json(self.path(ATTEMPT_FILE), note.model_dump(mode="json"))
+        note = read_note(self.uri)
+        return 0 if note is None else note.attempt
 
     def read_wish(self, attempt: int | None) -> Literal["run", "pause", "cancel"]:
         """What the service wishes of an attempt; None asks for the one that has the folder."""
@@ -155,7 +137,8 @@ class ProgressReporter:
 
     One process reports at a time: the driver, and rank 0 of the training workers while they run. With `heartbeat`
     a thread repeats the last report, so that a long silent call does not look like a dead job, and calls
-    `on_superseded` as soon as a later attempt has the folder.
+    `on_superseded` as soon as another process has the folder. `claim` is what the process has of it, or its driver;
+    without one the attempt counts, where it is among the fields.
     """
 
     def __init__(
@@ -163,9 +146,14 @@ class ProgressReporter:
         directory: JobDirectory,
         heartbeat: bool = False,
         on_superseded: Callable[[JobSuperseded], None] | None = None,
+        claim: Claim | None = None,
         **fields: Any,
     ) -> None:
         self._directory = directory
+        if claim is None and "attempt" in fields:
+            claim = Claim(directory.uri, fields["attempt"])
+        self.claim = claim
+        """What says that the folder is this process's; None where another one answers for that."""
         self._on_superseded = on_superseded
         self._fields: dict[str, Any] = fields
         self._last_written = 0.0
@@ -190,6 +178,7 @@ class ProgressReporter:
 
     def stage(self, stage: Stage, message: str = "") -> None:
         """Enter a stage; raises as `raise_if_cancelled` does."""
+        self._last_control_read = 0.0  # what comes now is written for all to see: a stage begins with a look
         self.update(now=True, stage=stage, message=message, fraction=None)
         self.raise_if_cancelled()
 
@@ -214,22 +203,21 @@ class ProgressReporter:
         `REPORT_INTERVAL_SECONDS`.
 
         Raises:
-            JobSuperseded: a later attempt has begun.
+            JobSuperseded: another process has the folder.
         """
         now = time.monotonic()
         if not self._is_cancelled and now - self._last_control_read >= REPORT_INTERVAL_SECONDS:
             self._last_control_read = now
-            attempt = self._fields.get("attempt")
             try:
-                if attempt is not None and (holder := self._directory.read_attempt()) > attempt:
-                    raise JobSuperseded(attempt, holder)
-                self._is_cancelled = self._directory.read_wish(attempt) != "run"
+                if self.claim is not None:
+                    self.claim.check()
+                self._is_cancelled = self._directory.read_wish(self._fields.get("attempt")) != "run"
             except (storage.StorageError, ValueError) as error:  # of a later version's words, too, no job dies
                 log.warning("control_unreadable", extra={"reason": str(error)[:300]})
         return self._is_cancelled
 
     def raise_if_cancelled(self) -> None:
-        """Raise `JobCancelled` if control.json asks the job to stop, `JobSuperseded` if a later attempt has begun."""
+        """Raise `JobCancelled` if control.json asks the job to stop, `JobSuperseded` if another process has it."""
         if self.is_cancelled():
             raise JobCancelled
 
@@ -278,8 +266,8 @@ class ProgressReporter:
     def _beat(self) -> None:
         while not self._stop.wait(REPORT_INTERVAL_SECONDS):
             try:
-                if self._on_superseded is not None:
-                    self._directory.hold(self._fields["attempt"])
+                if self._on_superseded is not None and self.claim is not None:
+                    self.claim.hold()
             except JobSuperseded as error:
                 assert self._on_superseded is not None
                 self._on_superseded(error)

@@ -4,7 +4,7 @@
     python -m pipelines.main --spec spec.yaml [--set a.b=c]    what a person submits with `ray job submit`
 
 Exit status 0: the job succeeded, was cancelled or paused; 1: it failed, and result.json says why; 2: it could not
-start; 3: a later attempt has begun, and this one left without a word.
+start; 3: another process works for the job by now, and this one left without a word.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -26,7 +27,8 @@ import ray
 import ray.exceptions
 import ray.train
 
-from pipelines import storage
+from pipelines import claims, storage
+from pipelines.claims import Claim
 from pipelines.errors import (
     CheckpointError,
     CorpusError,
@@ -51,7 +53,7 @@ from pipelines.specs.jobs import ID_PREFIXES, JobSpec
 from pipelines.specs.parsing import load_spec
 from pipelines.specs.search import SearchSpec
 from pipelines.specs.spec_errors import SpecError
-from pipelines.surroundings import connect_to_ray, tracking_uri_of
+from pipelines.surroundings import connect_to_ray, head_address, is_head_gone, tracking_uri_of
 
 log = logging.getLogger("pipelines.main")  # also when run with -m, where __name__ is __main__
 
@@ -69,11 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         directory = _open_directory(options)
         tracking_uri = tracking_uri_of(directory.storage_uri)
-        previous = directory.read_result()
-        # The first act: whichever earlier attempt still runs, thought lost, reads it and leaves.
+        # The first act: whichever process still works for the job, thought lost, reads it and leaves.
         # Without a service nobody counts: sent again, a job is its own next attempt.
         attempt = options.attempt or directory.read_attempt() + 1
-        directory.hold(attempt)
+        claim, before = claims.claim(directory.uri, attempt)
+        fenced_at = time.monotonic() + claims.FENCE_SECONDS
+        previous = directory.read_result()  # now that no earlier process may write one
     except JobSuperseded as error:
         print(f"cannot start: {error}", file=sys.stderr)
         return SUPERSEDED_STATUS
@@ -88,8 +91,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # What its workers print comes by here too: each keeps its own.
     with keep_logs(LogContext(directory.uri, attempt), "driver", prints=False):
         try:
-            result = run(directory, attempt, tracking_uri)
-            _write_result(directory, result)
+            with ExitStack() as work:
+
+                def begin() -> None:
+                    claims.wait_for_leave(claim, before, fenced_at)
+                    work.enter_context(claims.tenure(claim))
+
+                result = run(directory, claim, tracking_uri, begin)
+                _write_result(claim, directory, result)
         except JobSuperseded as error:
             log.warning("attempt_superseded", extra={"reason": str(error)})
             return SUPERSEDED_STATUS
@@ -97,38 +106,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if result.state == "FAILED" else 0
 
 
-def run(directory: JobDirectory, attempt: int, tracking_uri: str) -> JobResult:
-    """Run the job in a directory; every fault becomes a result.
+def run(
+    directory: JobDirectory, claim: Claim, tracking_uri: str, begin: Callable[[], None] = lambda: None
+) -> JobResult:
+    """Run the job in a directory; every fault becomes a result. `begin` is called before anything is done for it.
 
     Raises:
-        JobSuperseded: a later attempt has begun. Nothing more may be written then.
+        JobSuperseded: another process has the folder. Nothing more may be written then.
     """
-    reporter = ProgressReporter(directory, heartbeat=True, on_superseded=_leave, attempt=attempt)
+    attempt = claim.attempt
+    reporter = ProgressReporter(directory, heartbeat=True, on_superseded=_leave, claim=claim, attempt=attempt)
     termination = Termination()
+    head: str | None = None
     try:
         spec = directory.read_spec()
         close_origins(directory)
         connect_to_ray()
+        head = head_address()
         signal.signal(signal.SIGTERM, termination)  # after Ray, which sets a handler of its own
+        begin()
         with reporter:
             return _stages_of(spec)(directory, spec, attempt, tracking_uri, reporter)
     except Stopped:
-        _stop(directory, attempt, tracking_uri, reporter)
+        _stop(claim, tracking_uri, reporter)
     except JobCancelled:
         state = _stopped_state(directory, attempt)
         log.info("job_stopped", extra={"state": state})
-        return _end(directory, tracking_uri, reporter, JobResult(state=state, attempt=attempt))
+        return _end(claim, tracking_uri, reporter, JobResult(state=state, attempt=attempt))
     except JobSuperseded:
         raise
     except Exception as error:
         if termination.has_come:
             log.info("stopped_within", extra={"reason": repr(error)[:300]})
-            _stop(directory, attempt, tracking_uri, reporter)
+            _stop(claim, tracking_uri, reporter)
         failure = describe_failure(error, reporter.current_stage, directory.storage_uri)
+        if failure.code == "internal" and not failure.can_retry and is_head_gone(head):
+            # Whatever it came out as: most of what runs on Ray fails in words of its own when Ray is gone.
+            told = f"The head of the Ray cluster was lost. {failure.message}"
+            failure = failure.model_copy(update={"message": told[:2000], "can_retry": True})
         log.log(
             logging.ERROR, "job_failed", extra={"failure": failure.model_dump()}, exc_info=failure.code == "internal"
         )
-        return _end(directory, tracking_uri, reporter, JobResult(state="FAILED", attempt=attempt, failure=failure))
+        return _end(claim, tracking_uri, reporter, JobResult(state="FAILED", attempt=attempt, failure=failure))
 
 
 def _stages_of(spec: JobSpec) -> Callable[..., JobResult]:
@@ -168,14 +187,14 @@ class Termination:
         raise Stopped
 
 
-def _stop(directory: JobDirectory, attempt: int, tracking_uri: str, reporter: ProgressReporter) -> NoReturn:
+def _stop(claim: Claim, tracking_uri: str, reporter: ProgressReporter) -> NoReturn:
     """Leave without a word of the job: another attempt may go on with it. MLflow hears of the end from nobody else."""
-    _end(directory, tracking_uri, reporter, JobResult(state="CANCELLED", attempt=attempt))
+    _end(claim, tracking_uri, reporter, JobResult(state="CANCELLED", attempt=claim.attempt))
     raise SystemExit(STOPPED_STATUS) from None
 
 
 def _leave(error: JobSuperseded) -> None:
-    """End this process at once, and with it, as Ray sees to, all it has started: a later attempt writes where they do.
+    """End this process at once, and with it, as Ray sees to, all it has started: another one writes where they do.
 
     Called beside the main thread, which may be waiting for workers.
     """
@@ -242,16 +261,13 @@ def _all_lost(error: Exception) -> bool:
     return any(isinstance(cause, ray.exceptions.RayError) or "died" in str(cause) for cause in causes)
 
 
-def _end(directory: JobDirectory, tracking_uri: str, reporter: ProgressReporter, result: JobResult) -> JobResult:
+def _end(claim: Claim, tracking_uri: str, reporter: ProgressReporter, result: JobResult) -> JobResult:
     """Complete a result that is not a success, and close its MLflow run, which cannot know of the end by itself.
 
     Raises:
-        JobSuperseded: the run is a later attempt's.
+        JobSuperseded: the run is another process's.
     """
-    try:
-        directory.hold(result.attempt)
-    except (storage.StorageError, ValueError) as error:
-        log.warning("attempt_unreadable", extra={"reason": str(error)[:300]})
+    claim.guard()
     progress = reporter.fields
     run_id, experiment_id = progress.get("mlflow_run_id"), progress.get("mlflow_experiment_id")
     if run_id is not None:
@@ -295,18 +311,15 @@ def _open_directory(options: argparse.Namespace) -> JobDirectory:
     return directory
 
 
-def _write_result(directory: JobDirectory, result: JobResult) -> None:
-    """Say the last word, unless a later attempt has the folder by now.
+def _write_result(claim: Claim, directory: JobDirectory, result: JobResult) -> None:
+    """Say the last word, unless another process has the folder by now.
 
     Raises:
         JobSuperseded: it has.
         StorageError: it could not be said.
     """
     for attempt in range(1, RESULT_ATTEMPTS + 1):
-        try:
-            directory.hold(result.attempt)
-        except (storage.StorageError, ValueError) as error:  # who has it cannot be told: the word counts more
-            log.warning("attempt_unreadable", extra={"reason": str(error)[:300]})
+        claim.guard()
         try:
             directory.write_result(result)
         except storage.StorageError as error:

@@ -73,7 +73,7 @@ def run_pretraining(
         spec.tokenizer,
         directory.storage_uri,
         reporter.say,
-        owner=f"{directory.job_id}-a{attempt}",
+        owner=directory.job_id,
         pins=JobPins(directory),
     )
     prepared = prepare_probe(spec, corpus, directory.storage_uri, lambda _: reporter.say("reading the probe's tasks"))
@@ -87,7 +87,8 @@ def run_pretraining(
     reporter.update(taken_over_step=taken_over)
     with Prober(task, prepared, directory, run) as prober:
         with reporter.handing_over():  # rank 0 reports meanwhile
-            fit(WorkerTask(task, directory.uri, run, attempt, taken_over_step=taken_over))
+            token = reporter.claim.token if reporter.claim else None
+            fit(WorkerTask(task, directory.uri, run, attempt, token, taken_over_step=taken_over))
 
         reporter.stage("evaluate", "scoring held-out text and exporting")
         evaluated = evaluate_on_cluster(task, directory.uri, directory.job_id)

@@ -72,7 +72,7 @@ def run_search(
         base.tokenizer,
         directory.storage_uri,
         reporter.say,
-        owner=f"{directory.job_id}-a{attempt}",
+        owner=directory.job_id,
         pins=JobPins(directory),
     )
     base = trial_spec(spec, {}, corpus.vocab_size)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 
 import ray
 
 from pipelines import storage
+
+_HEAD_PATIENCE_SECONDS = 5.0
 
 
 def connect_to_ray() -> None:
@@ -19,6 +22,26 @@ def connect_to_ray() -> None:
             configure_logging=False,
             logging_level=logging.WARNING,
         )
+
+
+def head_address() -> str | None:
+    """Where the head of the cluster listens that the program has joined, as `host:port`; None without one."""
+    return ray.get_runtime_context().gcs_address if ray.is_initialized() else None
+
+
+def is_head_gone(address: str | None) -> bool:
+    """Whether nobody listens any more where the head of the cluster did.
+
+    Asked of the operating system: Ray itself waits a minute for its head before it says so.
+    """
+    if address is None:
+        return False
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _HEAD_PATIENCE_SECONDS).close()
+    except OSError:
+        return True
+    return False
 
 
 def tracking_uri_of(storage_uri: str) -> str:

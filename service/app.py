@@ -67,7 +67,7 @@ def create_app(
         lifespan=lifespan,
         dependencies=[Depends(authorise)],
     )
-    problems.register(app)
+    problems.register(app, wiring.DATABASE_AWAY)
     work = (jobs, life, joblogs, events, trials, presets, queue)
     shelf = (models, versions, corpora, clean, usage)
     for module in (*work, *shelf, projects, keys, audit, webhooks, health, page):

@@ -50,6 +50,7 @@ ServiceError
 ├── AliasMovedError
 ├── CleaningRunsError
 ├── TooManyFollowersError
+├── DatabaseUnavailableError
 └── NotReadyError
 
 Only `problems.py` turns them into answers. What goes wrong behind the desk (store, launcher, folders) is in
@@ -272,6 +273,12 @@ class NotReadyError(ServiceError):
     """Something the service needs is missing."""
 
     status, code, title = 503, "not_ready", "The service is not ready"
+
+
+class DatabaseUnavailableError(ServiceError):
+    """The database does not answer, or takes no write now."""
+
+    status, code, title = 503, "database_unavailable", "The database is not available"
 
 
 class TooManyFollowersError(ServiceError):

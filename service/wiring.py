@@ -6,6 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionFreeError
+
 from pipelines.storage import web_guard
 from service.access.access import Access
 from service.dispatch.folders import StoredJobFolders, StoredPredictionFolders
@@ -43,6 +46,9 @@ from service.shelf.shelf import make_shelf
 from service.webhooks.delivering import Surroundings, WebhookDelivery
 from service.webhooks.sending import Sender
 from service.webhooks.webhooks import Webhooks
+
+DATABASE_AWAY = (OperationalError, InterfaceError, NoConnectionFreeError)
+"""What a request meets where the database is gone, restarts, is full or locked: no fault of the request's."""
 
 
 @contextmanager

@@ -18,7 +18,8 @@ import mlflow
 from mlflow.entities import Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 
-from pipelines.errors import RecordError
+from pipelines.claims import Guard, unguarded
+from pipelines.errors import JobSuperseded, RecordError
 from pipelines.record.identity import RunIdentity
 
 log = logging.getLogger(__name__)
@@ -113,16 +114,21 @@ def _create_experiment(client: mlflow.MlflowClient, name: str, artifact_location
 class Run:
     """An open run. Metrics leave on a thread of their own, in batches, so that no training step waits for MLflow."""
 
-    def __init__(self, identity: RunIdentity, recorded_steps: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, identity: RunIdentity, recorded_steps: Mapping[str, int] | None = None, guard: Guard = unguarded
+    ) -> None:
         """Open.
 
         Args:
             identity: the run.
             recorded_steps: first part of metric names, such as `train`, to the last step that an earlier attempt
                 recorded of them; these are not recorded twice.
+            guard: asked before figures are sent. Where it refuses, they are dropped, and all that come after.
         """
         self.identity = identity
         self._recorded_steps = recorded_steps or {}
+        self._guard = guard
+        self._is_superseded = False
         self._num_unsent = 0
         self._client = mlflow.MlflowClient(tracking_uri=identity.tracking_uri)
         self._queue: queue.Queue[Metric] = queue.Queue()
@@ -134,6 +140,8 @@ class Run:
         """Queue metrics of a step; values that are not finite are left out, since MLflow's stores differ on them."""
         timestamp_ms = int(time.time() * 1000)
         for key, value in metrics.items():
+            if self._is_superseded:
+                return
             is_new = step > self._recorded_steps.get(key.partition("/")[0], 0)
             if is_new and math.isfinite(value):
                 self._queue.put(Metric(key, value, timestamp_ms, step))
@@ -146,7 +154,7 @@ class Run:
         """
         self._closing.set()
         self._thread.join(timeout=CLOSE_TIMEOUT_SECONDS + 60)
-        lost = self._num_unsent + self._queue.qsize()
+        lost = 0 if self._is_superseded else self._num_unsent + self._queue.qsize()
         if lost:
             log.warning("metrics_lost", extra={"num_metrics": lost, "waited_seconds": CLOSE_TIMEOUT_SECONDS})
         return lost
@@ -164,7 +172,12 @@ class Run:
                 if not batch:
                     break
                 try:
+                    self._guard()
                     self._client.log_batch(self.identity.run_id, metrics=batch)
+                except JobSuperseded as error:
+                    log.warning("metrics_refused", extra={"reason": str(error), "num_metrics": len(batch)})
+                    self._is_superseded = True
+                    return
                 except Exception as error:  # noqa: BLE001 - MLflow raises requests', urllib3's and its own
                     # Kept and sent again: an outage of MLflow must not cost a figure, let alone the training.
                     log.warning("mlflow_unavailable", extra={"reason": str(error)[:300], "num_metrics": len(batch)})

@@ -9,6 +9,7 @@
     attempt.json   an `AttemptNote`, written by an attempt as its first act: an earlier one that reads it leaves
     progress.json  a `Progress`, written by the job every few seconds
     result.json    a `JobResult`, written by the job as its last act; it outranks what Ray says
+    tenures/       a `Tenure` of each process that worked for an attempt
     checkpoints/, exports/, report/, logs/
 """
 
@@ -28,6 +29,7 @@ ORIGIN_FILE = "origin.json"
 ATTEMPT_FILE = "attempt.json"
 TAKEN_OVER_FILE = "taken_over.json"
 CORPUS_FILE = "corpus.json"
+TENURES_FOLDER = "tenures"
 PROGRESS_FILE = "progress.json"
 RESULT_FILE = "result.json"
 
@@ -78,7 +80,22 @@ class AttemptNote(Document):
     """The attempt that the folder belongs to."""
 
     attempt: int
+    token: str | None = None
+    """Of the process that claimed the folder: one attempt can be started twice, too. None before there were any."""
     began_at: AwareDatetime
+
+
+class Tenure(Document):
+    """From when until when a process worked for an attempt, by its own clock."""
+
+    attempt: int
+    token: str
+    host: str
+    pid: int
+    began_at: AwareDatetime
+    """Whoever had the folder before writes there no more."""
+    ended_at: AwareDatetime | None = None
+    """None while it works, and for ever of one that was killed."""
 
 
 class Progress(Document):

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from pipelines import storage
+from pipelines.claims import Guard, unguarded
 from pipelines.errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,9 @@ def state_of(networks: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str,
     return {"networks": networks.state_dict(), "optimizer": optimizer.state_dict()}
 
 
-def write_checkpoint(checkpoints_uri: str, step: int, state: dict[str, Any], identity: str, keep: int) -> Checkpoint:
+def write_checkpoint(
+    checkpoints_uri: str, step: int, state: dict[str, Any], identity: str, keep: int, guard: Guard = unguarded
+) -> Checkpoint:
     """Write a checkpoint, then delete all but the newest `keep`.
 
     The manifest is written last: a checkpoint without one was never finished, and is not seen.
@@ -52,8 +55,10 @@ def write_checkpoint(checkpoints_uri: str, step: int, state: dict[str, Any], ide
         state: of `state_of`, or a copy of it.
         identity: digest of what must not change between saving and resuming; see `restore_checkpoint`.
         keep: checkpoints that stay, this one included.
+        guard: called before the checkpoint is made to count, and before others are deleted.
 
     Raises:
+        JobSuperseded: the guard says that another process has the job by now; what was written is no checkpoint.
         StorageError: the storage refused. Checkpoints before this one are as they were, unless it was their deletion
             that failed.
     """
@@ -74,7 +79,9 @@ def write_checkpoint(checkpoints_uri: str, step: int, state: dict[str, Any], ide
         "size_bytes": counted.size,
         "sha256": checkpoint.sha256,
     }
+    guard()
     storage.write_json(storage.join(uri, "manifest.json"), manifest)
+    guard()
     for old in list_checkpoints(checkpoints_uri)[:-keep]:
         storage.delete_tree(old.uri)
     return checkpoint

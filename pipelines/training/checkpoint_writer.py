@@ -12,6 +12,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from pipelines.claims import Guard, unguarded
+from pipelines.errors import JobSuperseded
 from pipelines.storage import StorageError
 from pipelines.training.checkpoint import state_of, write_checkpoint
 
@@ -32,12 +34,14 @@ class CheckpointWriter:
         checkpoints_uri: folder of the job's checkpoints.
         identity: of the job's task; see `restore_checkpoint`.
         keep: checkpoints that stay.
+        guard: see `write_checkpoint`.
     """
 
-    def __init__(self, checkpoints_uri: str, identity: str, keep: int) -> None:
+    def __init__(self, checkpoints_uri: str, identity: str, keep: int, guard: Guard = unguarded) -> None:
         self._checkpoints_uri = checkpoints_uri
         self._identity = identity
         self._keep = keep
+        self._guard = guard
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
@@ -58,8 +62,13 @@ class CheckpointWriter:
         """Copy the state and begin to write it, once the write before has ended.
 
         If that one failed, this newer checkpoint stands in for it.
+
+        Raises:
+            JobSuperseded: that one was refused.
         """
         failure = self._wait()
+        if isinstance(failure, JobSuperseded):
+            raise failure
         if failure is not None:
             _log_failure(failure)
         state = _copied(state_of(networks, optimizer), {})
@@ -71,6 +80,7 @@ class CheckpointWriter:
 
         Raises:
             StorageError: the last write failed, however often it was tried.
+            JobSuperseded: it was refused.
         """
         if self._writing is not None and self._writing.done():
             failure = self._wait()
@@ -85,7 +95,9 @@ class CheckpointWriter:
     def _write(self, step: int, state: dict[str, Any]) -> None:
         for seconds in (*RETRY_SECONDS, None):
             try:
-                checkpoint = write_checkpoint(self._checkpoints_uri, step, state, self._identity, self._keep)
+                checkpoint = write_checkpoint(
+                    self._checkpoints_uri, step, state, self._identity, self._keep, self._guard
+                )
             except StorageError as error:
                 if seconds is None:
                     raise

@@ -14,6 +14,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipelines import storage
+from pipelines.claims import Claim
 from pipelines.errors import CheckpointError, JobCancelled, JobSuperseded, NonFiniteLossError, PipelineError
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.joblogs.context import current_context, keep_logs
@@ -45,6 +46,8 @@ class WorkerTask:
     run: RunIdentity | None
     """Where rank 0 records; None keeps the curve in the folder `job_uri` instead, as trials of a search do."""
     attempt: int
+    token: str | None = None
+    """Of the driver's claim on the job's folder."""
     control_uri: str | None = None
     """Directory of the job whose control.json may end the training, when it is not `job_uri`."""
     taken_over_step: int | None = None
@@ -168,8 +171,10 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
     from pipelines.record.tracking import Run, last_recorded_step
 
     spec = task.training.spec
+    claim = Claim(task.job_uri, task.attempt, task.token)
     reporter = ProgressReporter(
         JobDirectory(task.job_uri),
+        claim=claim,
         attempt=task.attempt,
         stage="train",
         num_train_steps=spec.training.num_train_steps,
@@ -181,10 +186,10 @@ def _train_and_record(task: WorkerTask, worker: Worker) -> None:
         split: max(last_recorded_step(task.run, f"{split}/{name}") for name in HEADLINE_LOSSES)
         for split in ("train", "eval")
     }
-    run = Run(task.run, recorded_steps)
+    run = Run(task.run, recorded_steps, claim.guard)
     telemetry: Telemetry = RecordedTelemetry(spec, reporter, run)
     try:
-        train(task.training, worker, telemetry)
+        train(task.training, worker, telemetry, claim.guard)
     finally:
         run.close()
 

@@ -20,6 +20,7 @@ from electra_core.optimizer import clip_by_global_norm, make_optimizer, set_lear
 from electra_core.pretraining import ElectraForPretraining
 from electra_core.randomness import Draws
 from electra_core.schedule import learning_rate
+from pipelines.claims import Guard, unguarded
 from pipelines.errors import CheckpointError, JobCancelled
 from pipelines.rows.loader import ValidationRows
 from pipelines.specs.pretrain import PretrainSpec
@@ -37,8 +38,8 @@ from pipelines.weights.kept import start_from
 log = logging.getLogger(__name__)
 
 
-def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
-    """Train to the task's last step, or until told to stop.
+def train(task: TrainingTask, worker: Worker, telemetry: Telemetry, guard: Guard = unguarded) -> int:
+    """Train to the task's last step, or until told to stop; `guard` is asked before a checkpoint is made to count.
 
     Returns:
         The number of steps taken.
@@ -46,6 +47,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     Raises:
         NonFiniteLossError: a loss was NaN or infinite; nothing after the last good checkpoint was saved.
         JobCancelled: the job was asked to stop; a checkpoint was saved first.
+        JobSuperseded: the guard says that another process has the job.
         CheckpointError: the checkpoints belong to another spec, or no one of them can be read by all workers.
         StorageError: a checkpoint could not be read or written.
     """
@@ -68,7 +70,8 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry) -> int:
     networks.train()
     first_step = step
     model: nn.Module = networks
-    with CheckpointWriter(task.checkpoints_uri, task.identity, training.num_checkpoints_to_keep) as checkpoints:
+    keep = training.num_checkpoints_to_keep
+    with CheckpointWriter(task.checkpoints_uri, task.identity, keep, guard) as checkpoints:
         while step < task.end_step:
             if step == first_step or step in spec.objective.stage_starts(training.num_train_steps):
                 with window.paused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -16,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import Scope
 
-from service.errors import Fault, ServiceError
+from service.errors import DatabaseUnavailableError, Fault, ServiceError
 from service.http.schemas import Problem, ProblemItem
 
 log = structlog.get_logger(__name__)
@@ -49,12 +50,19 @@ def problem_response(scope: Scope, error: ServiceError, headers: Mapping[str, st
     return Response(content, error.status, every, PROBLEM_JSON)
 
 
-def register(app: FastAPI) -> None:
-    """Let the app answer every error as a problem, and say so in its OpenAPI."""
+def register(app: FastAPI, away: Sequence[type[Exception]] = ()) -> None:
+    """Let the app answer every error as a problem, and say so in its OpenAPI.
+
+    Args:
+        app: the application.
+        away: what is raised where the database is not available, in words that this room does not know.
+    """
+    for kind in away:
+        app.add_exception_handler(kind, _on_database_away)
     app.add_exception_handler(ServiceError, _on_service_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(Exception, _on_surprise)
+    app.add_exception_handler(Exception, partial(_on_surprise, away=tuple(away)))
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
 
 
@@ -96,7 +104,15 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
     return problem_response(request.scope, refused, headers)
 
 
-def _on_surprise(request: Request, error: Exception) -> Response:
+def _on_database_away(request: Request, error: Exception) -> Response:
+    log.warning("database_unavailable", method=request.method, path=request.url.path, error=str(error)[:300])
+    detail = "The database does not answer, or takes no write now. What was asked for may have been done all the same."
+    return problem_response(request.scope, DatabaseUnavailableError(detail), {"Retry-After": "5"})
+
+
+def _on_surprise(request: Request, error: Exception, away: tuple[type[Exception], ...] = ()) -> Response:
+    if isinstance(error, away):  # in a middleware, around which the other handlers do not stand
+        return _on_database_away(request, error)
     log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
     detail = "Something went wrong inside the service. Its log tells more under this request_id."
     return problem_response(request.scope, ServiceError(detail))

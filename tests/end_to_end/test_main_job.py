@@ -167,9 +167,9 @@ def test_a_corpus_that_cannot_be_trained_on_fails_with_a_report(client: ElectraC
 
 
 def files_of(folder: Path) -> set[str]:
-    """Relative paths, leaving out what carries the attempt or belongs to the way the job was sent."""
+    """Relative paths, leaving out what carries the attempt or process, or belongs to the way the job was sent."""
     paths = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    return {path for path in paths if not path.startswith(("ray_train/", "logs/", "control.json"))}
+    return {path for path in paths if not path.startswith(("ray_train/", "logs/", "tenures/", "control.json"))}
 
 
 def assert_same_weights(left: MainJob, right: MainJob) -> None:

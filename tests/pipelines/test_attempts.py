@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import job as job_module
+from pipelines.claims import claim
 from pipelines.errors import JobCancelled, JobSuperseded
 from pipelines.job import JobDirectory, ProgressReporter
 from pipelines.main import SUPERSEDED_STATUS, _stopped_state, _write_result, main
@@ -40,7 +41,7 @@ def test_a_wish_stops_the_attempt_it_is_for_and_no_later_one(directory: JobDirec
 
 def test_whoever_does_not_know_its_attempt_asks_the_folder(directory: JobDirectory):
     """As the trials of a search do."""
-    directory.hold(2)
+    claim(directory.uri, 2)
     wish(directory, "pause", attempt=1)
     assert not ProgressReporter(directory).is_cancelled()
     wish(directory, "pause", attempt=2)
@@ -74,16 +75,17 @@ def test_a_pause_is_said_in_words_that_earlier_versions_know(directory: JobDirec
 
 
 def test_a_last_word_is_said_though_nobody_can_tell_who_has_the_folder(directory: JobDirectory):
-    directory.hold(1)
+    mine, _ = claim(directory.uri, 1)
     Path(directory.path("attempt.json")).write_text("{")
-    _write_result(directory, JobResult(state="SUCCEEDED", attempt=1))
+    _write_result(mine, directory, JobResult(state="SUCCEEDED", attempt=1))
     assert directory.read_result() == JobResult(state="SUCCEEDED", attempt=1)
 
 
 def test_a_superseded_attempt_has_no_last_word(directory: JobDirectory):
-    directory.hold(2)
+    first, _ = claim(directory.uri, 1)
+    claim(directory.uri, 2)
     with pytest.raises(JobSuperseded):
-        _write_result(directory, JobResult(state="SUCCEEDED", attempt=1))
+        _write_result(first, directory, JobResult(state="SUCCEEDED", attempt=1))
     assert directory.read_result() is None
 
 
@@ -95,10 +97,11 @@ def test_a_wish_that_cannot_be_read_ends_nothing_for_good(directory: JobDirector
 
 
 def test_the_later_attempt_has_the_folder(directory: JobDirectory):
-    directory.hold(1)
-    directory.hold(2)
-    with pytest.raises(JobSuperseded, match="attempt 2 has begun"):
-        directory.hold(1)
+    first, _ = claim(directory.uri, 1)
+    claim(directory.uri, 2)
+    for refused in (first.check, first.hold, first.guard, lambda: claim(directory.uri, 1)):
+        with pytest.raises(JobSuperseded, match="attempt 2 has begun"):
+            refused()
     with pytest.raises(JobSuperseded):
         ProgressReporter(directory, attempt=1).is_cancelled()
     assert not ProgressReporter(directory, attempt=2).is_cancelled()
@@ -106,33 +109,37 @@ def test_the_later_attempt_has_the_folder(directory: JobDirectory):
 
 def test_an_earlier_attempt_that_began_at_the_same_moment_loses_at_the_next_look(directory: JobDirectory):
     note = Path(directory.path("attempt.json"))
-    directory.hold(1)
-    first = note.read_bytes()
-    directory.hold(2)
-    note.write_bytes(first)  # both found the folder free, and the earlier one wrote last
-    directory.hold(2)
+    first, _ = claim(directory.uri, 1)
+    written = note.read_bytes()
+    second, _ = claim(directory.uri, 2)
+    note.write_bytes(written)  # both found the folder free, and the earlier one wrote last
+    second.hold()
     with pytest.raises(JobSuperseded):
-        directory.hold(1)
+        first.hold()
 
 
 def test_a_superseded_attempt_starts_nothing_and_writes_nothing(directory: JobDirectory, tmp_path: Path):
     directory.write_spec(PRESETS["tiny"]())
-    directory.hold(3)
+    claim(directory.uri, 3)
     before = files_of(tmp_path)
     assert main(["--job-uri", directory.uri, "--attempt", "2"]) == SUPERSEDED_STATUS
     assert files_of(tmp_path) == before
 
 
-def test_the_heartbeat_ends_a_process_that_waits_for_its_workers(tmp_path: Path):
-    """Whatever its main thread does; and nothing of the folder changes any more."""
+@pytest.mark.parametrize("next_attempt", [2, 1])
+def test_the_heartbeat_ends_a_process_that_waits_for_its_workers(tmp_path: Path, next_attempt: int):
+    """Whatever its main thread does; and nothing of the folder changes any more. One attempt is started twice where Ray
+    took it and its head was lost before the service had seen it run.
+    """
     code = """
 import sys, time
 from pipelines import job
 job.REPORT_INTERVAL_SECONDS = 0.05
+from pipelines.claims import claim
 from pipelines.main import _leave
 directory = job.JobDirectory(sys.argv[1])
-directory.hold(1)
-with job.ProgressReporter(directory, heartbeat=True, on_superseded=_leave, attempt=1):
+mine, _ = claim(directory.uri, 1)
+with job.ProgressReporter(directory, heartbeat=True, on_superseded=_leave, claim=mine, attempt=1):
     print("begun", flush=True)
     time.sleep(120)
 """
@@ -140,9 +147,9 @@ with job.ProgressReporter(directory, heartbeat=True, on_superseded=_leave, attem
     process = subprocess.Popen([sys.executable, "-c", code, directory.uri], stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout.readline() == "begun\n"
-        directory.hold(2)
+        mine, _ = claim(directory.uri, next_attempt)
         assert process.wait(timeout=60) == SUPERSEDED_STATUS
-    assert directory.read_attempt() == 2
+    mine.check()
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from pipelines import main as entrypoint
+from pipelines.claims import claim
 from pipelines.errors import (
     CheckpointError,
     CorpusError,
@@ -75,6 +77,34 @@ def test_remote_storage_without_mlflow_is_refused(monkeypatch, tmp_path: Path, c
     assert "MLFLOW_TRACKING_URI must be set" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_what_fails_when_the_head_is_lost_is_tried_again(monkeypatch, tmp_path: Path, is_gone: bool):
+    """In whatever words it fails."""
+
+    def stages(*_: object) -> NoReturn:
+        if is_gone:
+            head.close()
+        raise RuntimeError("the placement group was removed")
+
+    head = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{head.getsockname()[1]}"
+    directory = JobDirectory(str(tmp_path / "jobs" / "pt-1"))
+    directory.write_spec(PRESETS["tiny"]())
+    mine, _ = claim(directory.uri, 1)
+    monkeypatch.setattr(entrypoint, "connect_to_ray", lambda: None)
+    monkeypatch.setattr(entrypoint, "head_address", lambda: address)
+    monkeypatch.setattr(entrypoint, "_stages_of", lambda spec: stages)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with head:
+            result = entrypoint.run(directory, mine, f"sqlite:///{tmp_path}/mlflow.sqlite")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert result.failure is not None
+    assert result.failure.can_retry is is_gone
+    assert "the placement group was removed" in result.failure.message
+
+
 def test_a_stop_that_comes_out_of_c_code_as_another_error_is_no_failure(monkeypatch, tmp_path: Path):
     """As `Stopped` did out of Ray's `get`: the SystemError of a constructor in whose midst SIGTERM came."""
 
@@ -87,13 +117,13 @@ def test_a_stop_that_comes_out_of_c_code_as_another_error_is_no_failure(monkeypa
 
     directory = JobDirectory(str(tmp_path / "jobs" / "pt-1"))
     directory.write_spec(PRESETS["tiny"]())
-    directory.hold(1)
+    mine, _ = claim(directory.uri, 1)
     monkeypatch.setattr(entrypoint, "connect_to_ray", lambda: None)
     monkeypatch.setattr(entrypoint, "_stages_of", lambda spec: stages)
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) as caught:
-            entrypoint.run(directory, 1, f"sqlite:///{tmp_path}/mlflow.sqlite")
+            entrypoint.run(directory, mine, f"sqlite:///{tmp_path}/mlflow.sqlite")
     finally:
         signal.signal(signal.SIGTERM, before)
     assert caught.value.code == STOPPED_STATUS
