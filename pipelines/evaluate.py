@@ -5,6 +5,7 @@ Networks times files are units of their own, side by side in Ray tasks; what is 
 
 from __future__ import annotations
 
+import functools
 import json
 import tempfile
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from pipelines.scoring.units import PairsUnit, TextUnit, Unit, score_unit
 from pipelines.specs.corpus import CorpusSpec
 from pipelines.specs.documents import JobResult, MinimalPairScores, UnseenTextScores
 from pipelines.specs.evaluate import EvaluateSpec, UnseenTextSpec
+from pipelines.specs.jobs import JobSpec
 
 
 def run_evaluation(
@@ -46,7 +48,7 @@ def run_evaluation(
 
     reporter.stage("prepare", "fetching the networks")
     for kind in spec.networks:
-        take_over_copy(directory, lambda one, kind=kind: cast(EvaluateSpec, one).networks.get(kind), NETWORKS, kind)
+        take_over_copy(directory, functools.partial(_network_of, kind), NETWORKS, kind)
     networks = {kind: keep_network(kind, source, directory.uri, tracking_uri) for kind, source in spec.networks.items()}
     if spec.unseen_text is not None:
         _check_text(spec.unseen_text, networks)
@@ -75,6 +77,10 @@ def run_evaluation(
         mlflow_experiment_id=run.experiment_id,
         finished_at=datetime.now(UTC),
     )
+
+
+def _network_of(kind: str, spec: JobSpec) -> object:
+    return cast(EvaluateSpec, spec).networks.get(kind)
 
 
 def _check_text(spec: UnseenTextSpec, networks: Mapping[str, KeptNetwork]) -> None:
