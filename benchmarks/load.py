@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,14 +130,20 @@ def followed(
     with peak_of(contender.pid) as peak:
         following = follow(contender.url, path, size.followers, number_of, count - 1, lambda: written.extend(write()))
         followers: list[Follower] = asyncio.run(following)
-    for follower in followers:
-        assert follower.numbers == list(range(count)), f"a follower got {len(follower.numbers)} of {count}"
+    check_nothing_is_lost(followers, count)
     delays = [
         max(0.0, arrived - at)  # it can arrive before the writer has looked at its clock
         for follower in followers
         for at, arrived in zip(written, follower.arrived_at, strict=True)
     ]
     return delays, peak[0]
+
+
+def check_nothing_is_lost(followers: Sequence[Follower], count: int) -> None:
+    """Every follower got every number once, in order."""
+    for follower in followers:
+        if follower.numbers != list(range(count)):
+            raise AssertionError(f"a follower got {len(follower.numbers)} of {count}: {follower.numbers[:50]} …")
 
 
 @contextmanager

@@ -18,15 +18,15 @@ START_SECONDS = 300.0
 
 
 @contextmanager
-def service(home: Path, database_url: str, **settings: object) -> Iterator[tuple[str, Component]]:
-    """`electra serve` with nothing but these settings, by their names in `Settings`; its URL and its process.
-
-    It is ready though there is no Ray.
+def service(home: Path, database_url: str, *, code: Path = ROOT, **settings: object) -> Iterator[tuple[str, Component]]:
+    """`electra serve` of a checkout with nothing but these settings, by their names in `Settings`; its URL and its
+    process. It is ready though there is no Ray.
     """
     given = {"home": home, "database_url": database_url, "ready_without_ray": True, "log_json": True, **settings}
     # Nothing answers there, and says so at once.
     given = {"ray_address": f"http://127.0.0.1:{claim_port(0, 'nothing', '', set())}", **given}
     environment = {f"ELECTRA_{name.upper()}": str(value) for name, value in given.items()}
+    environment["PYTHONPATH"] = str(code)
     command = [sys.executable, "-m", "service.cli", "serve"]
     with server("service", command, environment, home, "ELECTRA_PORT", "/readyz") as running:
         yield running
