@@ -34,6 +34,7 @@ from service_process import ROOT, START_SECONDS, service
 from sqlalchemy import create_engine, text
 
 from service.local import components
+from service.local.errors import ComponentFailedError
 from service.local.ports import claim_port
 from service.local.processes import Component, sweep
 
@@ -100,13 +101,26 @@ def ray_cluster(home: Path, code: Path, mlflow_url: str, storage_uri: str) -> It
             token_path=token_path,
         )
         component = Component("ray", plan, home, home / "ray.log")
-        component.start()
         try:
-            component.wait_until_ready(START_SECONDS)
+            start_ray(component)
             yield Cluster(f"http://127.0.0.1:{port}", token_path.read_text()), token_path
         finally:
             component.stop(10.0)
             sweep(stack_id, grace_seconds=3.0)
+
+
+def start_ray(component: Component) -> None:
+    """Ray gives itself 30 s to start, which a busy machine may not keep to: some attempts."""
+    for is_last in (False, False, True):
+        component.start()
+        try:
+            component.wait_until_ready(START_SECONDS)
+        except ComponentFailedError:
+            component.kill()
+            if is_last:
+                raise
+        else:
+            return
 
 
 def spec_of(number: int, corpus: Path, num_steps: int) -> dict[str, Any]:
