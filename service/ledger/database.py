@@ -15,9 +15,6 @@ from service.ledger.versions import connected_revision, is_newer
 log = structlog.get_logger(__name__)
 
 BUSY_TIMEOUT_SECONDS = 15
-POOL_SIZE = 15
-"""Connections to PostgreSQL at most. All are kept: of SQLAlchemy's own pool two thirds are made anew for each use, and
-that costs the server a process and the service more than most queries do."""
 _MIGRATION_LOCK = 0x656C6563747261  # "electra": one number for all our processes on a PostgreSQL server
 
 # A server that is gone without a word is given up after seconds. libpq waits two minutes to connect, and a quarter of
@@ -36,14 +33,13 @@ def make_engine(database_url: str, *, pool_size: int | None = None) -> Engine:
 
     Args:
         database_url: SQLAlchemy's.
-        pool_size: connections at most; `POOL_SIZE` when absent, and with SQLite SQLAlchemy's own number.
+        pool_size: connections at most; SQLAlchemy's own number when absent.
     """
     pool: dict[str, Any] = {} if pool_size is None else {"pool_size": pool_size, "max_overflow": 0}
     url = make_url(database_url)
     if url.get_backend_name() != "sqlite":
         if url.get_backend_name() != "postgresql":
             return create_engine(url, pool_pre_ping=True, **pool)
-        pool = pool or {"pool_size": POOL_SIZE, "max_overflow": 0}
         patience = {name: value for name, value in _CONNECTION_PATIENCE.items() if name not in url.query}
         engine = create_engine(url, pool_pre_ping=True, connect_args=patience, **pool)
         event.listen(engine, "connect", _bound_waits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from service_doubles import START, MemoryJobStore, make_job
-from sqlalchemy import Engine, Select, event, inspect, text
+from sqlalchemy import Engine, Select, inspect, text
 
 from pipelines.specs.documents import JobResult, Progress
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore, StaleJobError
@@ -366,16 +365,3 @@ def test_threads_write_side_by_side(sql_store: SqlJobStore) -> None:
         thread.join()
     assert len(errors) == 7
     assert len(sql_store.page(JobFilter(limit=200))) == 41
-
-
-def test_connections_to_a_server_are_made_once_however_many_ask(postgres_url: str) -> None:
-    """A connection of each of ten threads at a time, again and again: ten are made in all."""
-    engine = make_engine(postgres_url)
-    made: list[object] = []
-    event.listen(engine, "connect", lambda connection, record: made.append(connection))
-    for _ in range(5):
-        with ExitStack() as held:
-            for _ in range(10):
-                held.enter_context(engine.connect())
-    assert len(made) == 10
-    engine.dispose()
