@@ -24,6 +24,11 @@ def anonymous_bytes(process: int) -> int:
     return 1024 * _status(process).get("RssAnon", 0)
 
 
+def resident_bytes(process: int) -> int:
+    """Resident memory of a process, pages that it shares with others included; 0 where unknown."""
+    return 1024 * _status(process).get("VmRSS", 0)
+
+
 class PeakOfFamily:
     """Samples the anonymous memory of a process and all below it, summed, while the context is open."""
 

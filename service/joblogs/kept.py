@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +27,9 @@ MAX_MERGED_SOURCES = 64
 _LINES_A_POLL = 500
 _READERS = 4
 """Answers that are read for at a time: each holds some megabytes and keeps a processor busy."""
+LOOK_SECONDS = 0.5
+"""Of the followers of an attempt, those that look within so long share one look."""
+_KEPT_LOOKS = 64
 
 
 @dataclass(frozen=True)
@@ -63,11 +68,34 @@ class FollowedLine:
     cursor: str
 
 
+@dataclass(frozen=True)
+class _Look:
+    """A job, and after it what an attempt of it has kept: what the row calls finished had written all of this."""
+
+    at: float
+    """By the clock that paces looks."""
+    job: Job
+    is_over: bool
+    sources: Mapping[str, SourceFiles]
+
+
+@dataclass
+class _Shared:
+    """The last look at an attempt."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while one looks: the others would only look at the same."""
+    look: _Look | None = None
+
+
 class KeptLogs:
     """Reads what processes keep below `{job_uri}/logs`."""
 
-    def __init__(self, store: JobStore, settings: Settings) -> None:
+    def __init__(self, store: JobStore, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` paces looks: seconds from any start."""
         self._store = store
+        self._clock = clock
+        self._looks: dict[tuple[str, int], _Shared] = {}
         self._parts = LogParts(settings)
         self._max_followers = settings.max_log_followers
         self.num_followers = 0
@@ -135,26 +163,22 @@ class KeptLogs:
         """
         followed = _Followed(cursor or LogCursor(wish.attempt or 1), wish)
         while True:
-            # The row is read before the log: what the row calls finished has written all it will.
-            job = await anyio.to_thread.run_sync(self._get, job_id)
-            is_over = is_log_whole(job)
-            merged: Merged | None = None
-            if job.attempt >= followed.cursor.attempt:
-                try:
-                    merged = await anyio.to_thread.run_sync(self._news, job, followed, limiter=self._readers)
-                except LogsUnavailableError:
-                    await anyio.sleep(POLL_INTERVAL_SECONDS)
-                    continue
+            try:
+                look, merged = await anyio.to_thread.run_sync(self._news, job_id, followed, limiter=self._readers)
+            except LogsUnavailableError:
+                await anyio.sleep(POLL_INTERVAL_SECONDS)
+                continue
+            if merged is not None:
                 for found in merged.lines:
                     yield FollowedLine(found.line, followed.pass_by(found.line.source, found.position))
                 followed.reach(merged)
                 if merged.has_more:
                     continue
-                if job.attempt > followed.cursor.attempt:
+                if look.job.attempt > followed.cursor.attempt:
                     followed = _Followed(LogCursor(followed.cursor.attempt + 1), wish)
                     continue
-            if is_over:
-                yield LogEnd(job)
+            if look.is_over:
+                yield LogEnd(look.job)
                 return
             await anyio.sleep(POLL_INTERVAL_SECONDS)
 
@@ -192,10 +216,28 @@ class KeptLogs:
                 return LogPage(_lines(merged), place.encode(), len(merged.lines) < limit)
         return LogPage([found.line for found in reading.lines], None, False)
 
-    def _news(self, job: Job, followed: _Followed) -> Merged:
-        listed = self._parts.sources(job.job_id, followed.cursor.attempt)
-        changed = followed.changed(listed.values())
-        return Reading(self._parts, followed.wish.lines, _LINES_A_POLL).merge(changed, followed.cursor.positions)
+    def _news(self, job_id: str, followed: _Followed) -> tuple[_Look, Merged | None]:
+        """What a follower has not seen; nothing while its attempt has not begun."""
+        look = self._look(job_id, followed.cursor.attempt)
+        if look.job.attempt < followed.cursor.attempt:
+            return look, None
+        changed = followed.changed(look.sources.values())
+        reading = Reading(self._parts, followed.wish.lines, _LINES_A_POLL)
+        return look, reading.merge(changed, followed.cursor.positions)
+
+    def _look(self, job_id: str, attempt: int) -> _Look:
+        """One that is new enough, of this follower or of another."""
+        if (job_id, attempt) not in self._looks and len(self._looks) >= _KEPT_LOOKS:
+            self._looks.pop(next(iter(self._looks)), None)
+        shared = self._looks.setdefault((job_id, attempt), _Shared())
+        with shared.lock:
+            if shared.look is None or self._clock() - shared.look.at >= LOOK_SECONDS:
+                shared.look = None  # what cannot be read now is not what it was
+                at, job = self._clock(), self._get(job_id)
+                is_over = is_log_whole(job)
+                listed = self._parts.sources(job_id, attempt) if job.attempt >= attempt else {}
+                shared.look = _Look(at, job, is_over, listed)
+            return shared.look
 
 
 class _Followed:

@@ -397,6 +397,50 @@ async def test_followers_are_bounded_and_their_places_come_free(
     assert desk.kept_logs.num_followers == 0
 
 
+class CountingStore:
+    """Counts how often a job's row is read."""
+
+    def __init__(self, store: SqlJobStore) -> None:
+        self.store = store
+        self.num_reads = 0
+
+    def get(self, job_id: str) -> Job | None:
+        self.num_reads += 1
+        return self.store.get(job_id)
+
+
+async def test_followers_of_one_job_share_a_look_and_each_gets_all(
+    settings: Settings, job: Job, store: SqlJobStore, logs: Logs
+) -> None:
+    logs.write("rank-0", 1, 2, 3)
+    over(store, job)
+    counting, now = CountingStore(store), 0.0
+    shared = kept.KeptLogs(counting, settings, lambda: now)
+
+    async def messages() -> list[str]:
+        items = [item async for item in shared.follow(job.job_id, LogWish(2), None)]
+        return [item.line.message for item in items if isinstance(item, FollowedLine)]
+
+    for _ in range(20):
+        assert await messages() == ["rank-0 at 1", "rank-0 at 2", "rank-0 at 3"]
+    assert counting.num_reads == 1
+    logs.write("rank-0", 4, number=2)
+    now = kept.LOOK_SECONDS
+    assert (await messages())[-1] == "rank-0 at 4"
+    assert counting.num_reads == 2
+
+
+async def test_looks_are_kept_of_a_bounded_number_of_attempts(
+    settings: Settings, store: SqlJobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "_KEPT_LOOKS", 3)
+    shared = kept.KeptLogs(store, settings)
+    for number in range(10):
+        store.insert(make_job(job_id=f"pt-{number}"))
+        shared._look(f"pt-{number}", 1)
+    assert [job_id for job_id, _ in shared._looks] == ["pt-7", "pt-8", "pt-9"]
+
+
 @pytest.mark.parametrize("link", ["part", "source", "attempt"])
 async def test_links_out_of_a_jobs_folder_are_not_followed(
     client: httpx.AsyncClient, job: Job, logs: Logs, tmp_path: Path, link: str
