@@ -166,16 +166,15 @@ class Encoder(nn.Module):
         self.embeddings_projection: nn.Linear | None = None
         if config.embedding_size != config.hidden_size:
             self.embeddings_projection = glorot_linear(config.embedding_size, config.hidden_size, rng)
-        self.layers = nn.ModuleList(
-            EncoderLayer(config, rng, f"{name}.layer{index}") for index in range(config.num_hidden_layers)
-        )
+        layers = [EncoderLayer(config, rng, f"{name}.layer{index}") for index in range(config.num_hidden_layers)]
+        self.layers = nn.ModuleList(layers)
         if config.num_position_features:
             if self.embeddings_projection is not None:
                 hand_on_positions_(self.embeddings_projection, config)
-            first: EncoderLayer = self.layers[0]  # type: ignore[assignment]
-            look_beside_(first.query_key_value, config)
-            for index, layer in enumerate(self.layers):
-                look_for_likes_(layer.query_key_value, config, 0 if index else config.num_position_features)
+            projections = [layer.query_key_value for layer in layers]
+            look_beside_(projections[0], config)
+            for index, projection in enumerate(projections):
+                look_for_likes_(projection, config, 0 if index else config.num_position_features)
         self.embeddings_stream = stream_id(f"{name}.embeddings")
 
     def forward(self, embedded_BLE: Tensor, attention_mask: Tensor | None, draws: Draws | None) -> Tensor:

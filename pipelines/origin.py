@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 
 from pipelines import storage
+from pipelines.claims import Claim
 from pipelines.errors import CheckpointError
 from pipelines.job import JobDirectory
 from pipelines.specs.documents import TAKEN_OVER_FILE, TakenOver
@@ -45,7 +46,7 @@ def close_origins(directory: JobDirectory) -> None:
     for origin in origins(directory):
         try:
             if origin.read_attempt():  # else nothing has begun there, or all was deleted
-                origin.hold(CLOSED_ATTEMPT)
+                Claim(origin.uri, CLOSED_ATTEMPT).hold()
         except (storage.StorageError, ValueError) as error:
             log.warning("origin_not_closed", extra={"job_id": origin.job_id, "reason": str(error)[:300]})
 

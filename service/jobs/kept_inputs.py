@@ -58,20 +58,18 @@ def _with_origins(job: Job, get: Callable[[str], Job | None]) -> Iterator[Job]:
 
 
 def _kept_by(spec: JobSpec, job: Job, settings: Settings) -> Iterator[str]:
-    theirs: Any = read_stored_spec(job.spec_json)
-    if type(theirs) is not type(spec):
-        return
+    theirs = read_stored_spec(job.spec_json)
     folder = settings.job_uri(job.job_id)
-    if isinstance(spec, FinetuneSpec):
+    if isinstance(spec, FinetuneSpec) and isinstance(theirs, FinetuneSpec):
         if theirs.model == spec.model and _is_there(folder, "base"):
             yield "/spec/model/"
-    elif isinstance(spec, EvaluateSpec):
+    elif isinstance(spec, EvaluateSpec) and isinstance(theirs, EvaluateSpec):
         for kind, network in spec.networks.items():
             if theirs.networks.get(kind) == network and _is_there(folder, "networks", kind):
                 yield f"/spec/{kind}/"
-    elif isinstance(spec, SearchSpec):
+    elif isinstance(spec, SearchSpec) and isinstance(theirs, SearchSpec):
         yield from _kept_of_pretraining(base_spec(spec), base_spec(theirs), "/spec/base", folder, settings)
-    else:
+    elif isinstance(spec, PretrainSpec) and isinstance(theirs, PretrainSpec):
         yield from _kept_of_pretraining(spec, theirs, "/spec", folder, settings)
 
 
