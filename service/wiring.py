@@ -6,9 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as NoConnectionFreeError
-
 from pipelines.storage import web_guard
 from service.access.access import Access
 from service.dispatch.folders import StoredJobFolders, StoredPredictionFolders
@@ -22,13 +19,14 @@ from service.feeds.metrics import ServiceMetrics
 from service.feeds.pruning import EventPruning
 from service.feeds.telling import ProgressGate
 from service.http.desk import Desk
+from service.http.problems import DatabaseAway
 from service.joblogs.kept import KeptLogs
 from service.joblogs.printed import JobLogs
 from service.jobs.jobs import Jobs
 from service.jobs.queue import QueueView
 from service.jobs.trials import Trials
 from service.ledger.access_store import SqlAccessStore
-from service.ledger.database import make_engine, upgrade_database
+from service.ledger.database import DATABASE_FAULTS, is_away, make_engine, upgrade_database
 from service.ledger.events import SqlEventStore
 from service.ledger.health import SqlLedgerHealth
 from service.ledger.lease import SqlLease
@@ -47,8 +45,8 @@ from service.webhooks.delivering import Surroundings, WebhookDelivery
 from service.webhooks.sending import Sender
 from service.webhooks.webhooks import Webhooks
 
-DATABASE_AWAY = (OperationalError, InterfaceError, NoConnectionFreeError)
-"""What a request meets where the database is gone, restarts, is full or locked: no fault of the request's."""
+DATABASE_AWAY = DatabaseAway(DATABASE_FAULTS, is_away)
+"""What a request meets where the database is gone: no fault of the request's."""
 
 
 @contextmanager

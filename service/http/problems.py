@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -50,19 +51,27 @@ def problem_response(scope: Scope, error: ServiceError, headers: Mapping[str, st
     return Response(content, error.status, every, PROBLEM_JSON)
 
 
-def register(app: FastAPI, away: Sequence[type[Exception]] = ()) -> None:
-    """Let the app answer every error as a problem, and say so in its OpenAPI.
+@dataclass(frozen=True)
+class DatabaseAway:
+    """What is raised where the database is not available, in words that this room does not know."""
 
-    Args:
-        app: the application.
-        away: what is raised where the database is not available, in words that this room does not know.
-    """
-    for kind in away:
-        app.add_exception_handler(kind, _on_database_away)
+    kinds: tuple[type[Exception], ...] = ()
+    applies: Callable[[Exception], bool] = lambda _: False
+    """To an error of these kinds, some of which may be faults of our own."""
+
+
+_NEVER_AWAY = DatabaseAway()
+
+
+def register(app: FastAPI, away: DatabaseAway = _NEVER_AWAY) -> None:
+    """Let the app answer every error as a problem, and say so in its OpenAPI."""
+    on_surprise = partial(_on_surprise, away=away)
+    for kind in away.kinds:
+        app.add_exception_handler(kind, on_surprise)
     app.add_exception_handler(ServiceError, _on_service_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(Exception, partial(_on_surprise, away=tuple(away)))
+    app.add_exception_handler(Exception, on_surprise)  # of middleware too, around which the others do not stand
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
 
 
@@ -110,8 +119,8 @@ def _on_database_away(request: Request, error: Exception) -> Response:
     return problem_response(request.scope, DatabaseUnavailableError(detail), {"Retry-After": "5"})
 
 
-def _on_surprise(request: Request, error: Exception, away: tuple[type[Exception], ...] = ()) -> Response:
-    if isinstance(error, away):  # in a middleware, around which the other handlers do not stand
+def _on_surprise(request: Request, error: Exception, away: DatabaseAway) -> Response:
+    if away.applies(error):
         return _on_database_away(request, error)
     log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
     detail = "Something went wrong inside the service. Its log tells more under this request_id."

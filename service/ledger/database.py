@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import structlog
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionFreeError
 
 from service.ledger.versions import connected_revision, is_newer
 
@@ -26,6 +29,20 @@ _CONNECTION_PATIENCE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": BUSY_TIMEOUT_SECONDS * 1000,
 }
+
+DATABASE_FAULTS = (OperationalError, InterfaceError, NoConnectionFreeError)
+"""What is raised where a database is gone, restarts, is full or locked; `is_away` says whether that is what it was."""
+
+
+def is_away(error: Exception) -> bool:
+    """Whether an error says that the database does not answer or takes no write now: no fault of the statement's.
+
+    SQLite calls a table that is not there an operational error too.
+    """
+    if not isinstance(error, DATABASE_FAULTS):
+        return False
+    cause = getattr(error, "orig", None)
+    return getattr(cause, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR
 
 
 def make_engine(database_url: str, *, pool_size: int | None = None) -> Engine:
