@@ -144,16 +144,18 @@ async def test_health_and_readiness(client: httpx.AsyncClient, store: SqlJobStor
     from datetime import UTC, datetime
 
     assert (await client.get("/healthz")).json() == {"status": "ok"}
-    stale = ClusterStatus(reconciled_at=START, is_ray_reachable=True)
     down = ClusterStatus(reconciled_at=datetime.now(UTC), is_ray_reachable=False, ray_error="away")
-    for status, word in [(None, "first round"), (stale, "silent"), (down, "away")]:
+    for status, word in [(None, "No replica has made a round yet"), (down, "away")]:
         if status is not None:
             store.save_cluster_status(status)
         answer = await client.get("/readyz")
         assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
         assert word in answer.json()["detail"]
-    store.save_cluster_status(ClusterStatus(reconciled_at=datetime.now(UTC), is_ray_reachable=True))
-    assert (await client.get("/readyz")).status_code == 200
+    for reconciled_at, state in [(START, "absent"), (datetime.now(UTC), "ok")]:
+        store.save_cluster_status(ClusterStatus(reconciled_at=reconciled_at, is_ray_reachable=True))
+        answer = await client.get("/readyz")
+        assert answer.status_code == 200
+        assert answer.json()["parts"]["leader"]["state"] == state
 
 
 @pytest.mark.parametrize(("given", "is_kept"), [("abc-1", True), ("a b", False), ("x" * 101, False), ("", False)])
