@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from chaos_database import Database
+from own_postgres import OwnPostgres
 
 from service.local import components, ports
 from service.local.errors import ComponentFailedError
@@ -75,7 +75,7 @@ class World:
         self._logs = home / "logs"
         self._temporary = Path(tempfile.mkdtemp(prefix="electra-chaos-"))
         self._token = home / "ray.token"
-        self.database = Database()
+        self.database = OwnPostgres()
         taken: set[int] = set()
         names = ("mlflow", "ray", "ray_client", *(f"service-{index}" for index in range(NUM_REPLICAS)))
         self._ports = {name: ports.claim_port(0, name, "", taken) for name in names}

@@ -33,7 +33,7 @@ from common import in_turn, option_parser, report
 from load_clients import Follower, Request, Round, follow, send_all
 from load_rows import FOLLOWED_ID, SPEC, fill
 from memory import resident_bytes
-from postgres_home import new_database, postgres_server
+from own_postgres import OwnPostgres
 from service_process import server, service
 from sqlalchemy import text
 
@@ -196,7 +196,7 @@ def run(size: Size) -> tuple[dict[str, float], dict[str, Any]]:
     """Everything, from an empty database server."""
     with ExitStack() as held:
         home = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="electra-load-")))
-        database_url = new_database(held.enter_context(postgres_server()))
+        database_url = held.enter_context(OwnPostgres()).url
         engine = make_engine(database_url)
         upgrade_database(engine)
         began = time.monotonic()

@@ -26,7 +26,7 @@ from common import option_parser, report
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as effort
 from hypothesis.errors import Unsatisfiable
-from postgres_home import new_database, postgres_server
+from own_postgres import OwnPostgres
 from schema_world import SPEC, WITHOUT_RAY, World, populate, start_mlflow
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
@@ -147,8 +147,8 @@ def let_meet(world: World, case: schemathesis.Case, number: int) -> None:
 @contextmanager
 def running_world() -> Iterator[World]:
     """The service with all that requests may meet."""
-    with tempfile.TemporaryDirectory(prefix="electra-schema-") as name, postgres_server() as server:
-        home, database_url = Path(name), new_database(server)
+    with tempfile.TemporaryDirectory(prefix="electra-schema-") as name, OwnPostgres() as server:
+        home, database_url = Path(name), server.url
         with start_mlflow(home / "mlflow") as mlflow_url:
             settings = {**SETTINGS, "mlflow_url": mlflow_url}
             with service(home / "service", database_url, **settings) as (url, component):

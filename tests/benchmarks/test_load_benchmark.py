@@ -17,16 +17,15 @@ def filled(monkeypatch):
     pytest.importorskip("psycopg")
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from load_rows import fill
-    from postgres_home import new_database, postgres_server
+    from own_postgres import OwnPostgres
 
     from service.ledger.database import make_engine, upgrade_database
 
-    with postgres_server() as server:
-        url = new_database(server)
-        engine = make_engine(url)
+    with OwnPostgres() as server:
+        engine = make_engine(server.url)
         upgrade_database(engine)
         fill(engine, 100, 1000)
-        yield engine, url
+        yield engine, server.url
         engine.dispose()
 
 

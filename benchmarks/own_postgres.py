@@ -8,14 +8,17 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Self
 
 _SUPERUSER = "postgres"
 _UNPRIVILEGED = "nobody"
 """The server refuses to run as root, and there is such a user everywhere."""
 
 
-class Database:
-    """A server on a Unix socket alone, in a folder of its own. It syncs its disk, for it will be killed."""
+class OwnPostgres:
+    """A server on a Unix socket alone, in a folder of its own, with the settings it comes with; `with` starts it and
+    removes it. It syncs its disk, so that it can be killed.
+    """
 
     def __init__(self) -> None:
         """Raises:
@@ -23,13 +26,20 @@ class Database:
         """
         self._programs = _programs()
         # A short path, for a Unix socket's is short; and another user has to reach it.
-        self.home = Path(tempfile.mkdtemp(prefix="electra-chaos-pg-"))
+        self.home = Path(tempfile.mkdtemp(prefix="electra-pg-"))
         self._user = _UNPRIVILEGED if os.geteuid() == 0 else None
         if self._user is not None:
             shutil.chown(self.home, self._user)
         self._data = self.home / "data"
         arguments = ("-D", str(self._data), "-U", _SUPERUSER, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
         self._run("initdb", *arguments)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
     @property
     def url(self) -> str:
@@ -84,5 +94,5 @@ def _programs() -> Path:
         return Path(wheel.origin).parent / "pginstall" / "bin"
     found = shutil.which("initdb")
     if found is None:
-        raise SystemExit("chaos.py needs PostgreSQL: pip install pgserver")
+        raise SystemExit("this benchmark needs PostgreSQL: pip install pgserver")
     return Path(found).resolve().parent
