@@ -9,6 +9,7 @@ import pytest
 from test_origin import folder_of
 
 from pipelines import storage
+from pipelines.claims import claim
 from pipelines.corpus.prepare import prepare_corpus, resolve_corpus
 from pipelines.corpus.sources import take_inventory
 from pipelines.errors import CorpusError, JobSuperseded, StorageError
@@ -160,8 +161,10 @@ def test_an_attempt_of_the_old_job_that_still_runs_finds_its_folder_taken(tmp_pa
     old, new = folder_of(tmp_path, "old"), folder_of(tmp_path, "new", "old")
     close_origins(new)
     assert not Path(old.path("attempt.json")).exists()  # nothing had begun there
-    old.hold(3)
+    running, _ = claim(old.uri, 3)
     close_origins(new)
     with pytest.raises(JobSuperseded):
-        old.hold(3)
+        running.check()
+    with pytest.raises(JobSuperseded):
+        claim(old.uri, 4)
     close_origins(new)
