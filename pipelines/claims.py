@@ -59,9 +59,7 @@ class Claim:
             JobSuperseded: another process has it.
             StorageError: that cannot be told now.
         """
-        note = read_note(self.job_uri)
-        if note is not None and _is_others(note, self):
-            raise JobSuperseded(self.attempt, note.attempt)
+        self._read_own()
 
     def guard(self) -> None:
         """`check`, for use before a write: where it cannot be told whose the folder is, the write counts more.
@@ -81,11 +79,15 @@ class Claim:
             JobSuperseded: another process has it.
             StorageError: that cannot be told now.
         """
+        note = self._read_own()
+        if note is None or note.attempt < self.attempt:
+            _write_note(self)
+
+    def _read_own(self) -> AttemptNote | None:
         note = read_note(self.job_uri)
         if note is not None and _is_others(note, self):
             raise JobSuperseded(self.attempt, note.attempt)
-        if note is None or note.attempt < self.attempt:
-            _write_note(self)
+        return note
 
 
 def claim(job_uri: str, attempt: int) -> tuple[Claim, AttemptNote | None]:
