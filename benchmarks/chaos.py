@@ -44,7 +44,7 @@ from sqlalchemy import Engine
 
 from service.client import ElectraClient
 from service.client.errors import ClientError
-from service.ledger.database import make_engine
+from service.ledger.database import DATABASE_FAULTS, make_engine
 from service.ledger.store import SqlJobStore
 
 NUM_CPUS = 3
@@ -182,7 +182,7 @@ def _wait_for_end(engine: Engine, job_ids: Sequence[str]) -> int:
 def _reconciled_at(engine: Engine) -> float:
     try:
         status = SqlJobStore(engine).cluster_status()
-    except Exception:  # noqa: BLE001 - the database is being killed here
+    except DATABASE_FAULTS:  # it is being killed
         return 0.0
     return 0.0 if status is None else status.reconciled_at.timestamp()
 

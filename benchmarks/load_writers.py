@@ -47,7 +47,7 @@ def line_number(line: str) -> int | None:
 
 
 def _in_process(write: object, target: str, count: int, per_second: float, into: Path) -> list[float]:
-    process = _CONTEXT.Process(target=write, args=(target, count, per_second, into))  # type: ignore[arg-type]
+    process = _CONTEXT.Process(target=write, args=(target, count, per_second, into))
     process.start()
     process.join()
     assert process.exitcode == 0, f"the writer ended with exit code {process.exitcode}"

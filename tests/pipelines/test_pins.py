@@ -40,8 +40,9 @@ def spec_of(tmp_path: Path, fraction: float = 0.1) -> CorpusSpec:
 
 def prepare(tmp_path: Path, directory: JobDirectory, fraction: float = 0.1) -> PreparedCorpus:
     owner, pins = f"{directory.job_id}-a1", JobPins(directory)
-    say = lambda message, share: None  # noqa: E731
-    return prepare_corpus(spec_of(tmp_path, fraction), TOKENIZER, str(tmp_path), say, owner, pins)
+    return prepare_corpus(
+        spec_of(tmp_path, fraction), TOKENIZER, str(tmp_path), lambda message, share: None, owner, pins
+    )
 
 
 def prepared_elsewhere(tmp_path: Path) -> str:
