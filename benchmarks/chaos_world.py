@@ -25,6 +25,7 @@ from service.local.processes import Component, Plan, marked_processes, sweep
 
 NUM_REPLICAS = 2
 START_TIMEOUT_SECONDS = 180.0
+STOP_SECONDS = 30.0
 NUM_STARTS = 3
 SAMPLE_SECONDS = 0.2
 _DRIVER = re.compile(r"-m pipelines\.main --job-uri \S*/jobs/(\S+) --attempt (\d+)")
@@ -65,9 +66,15 @@ class Lifetime:
 class World:
     """All of it, as a context. Nothing of it is left at the end but `home`."""
 
-    def __init__(self, home: Path, num_cpus: int) -> None:
-        """`num_cpus`: which Ray may give away."""
+    def __init__(self, home: Path, num_cpus: int, code: Path | None = None) -> None:
+        """Args:
+        home: folder for data and logs.
+        num_cpus: which Ray may give away.
+        code: checkout that replicas and Ray are started from; can be changed for what is started later. This one
+            where absent.
+        """
         self.home = home
+        self.code = code
         self.storage = home / "storage"
         self.stack_id = uuid.uuid4().hex
         self.lifetimes: dict[tuple[int, int], Lifetime] = {}
@@ -154,6 +161,10 @@ class World:
         """What a component lacks to be ready; None when it is."""
         return self._running[name].plan.probe() if name in self._running else "it does not run"
 
+    def stop(self, name: str) -> None:
+        """SIGTERM, as an upgrade does it; SIGKILL to what has not ended after `STOP_SECONDS`."""
+        self._running.pop(name).stop(STOP_SECONDS)
+
     def kill(self, name: str) -> None:
         """SIGKILL to a component's whole process group. Of Ray that is the head, and no process of any job."""
         self._running.pop(name).kill()
@@ -171,6 +182,8 @@ class World:
             self.stack_id, mlflow_url=self.mlflow_url, storage_uri=str(self.storage), token_path=self._token
         )
         shared |= {"TMPDIR": str(self._temporary), **SERVICE_SETTINGS}
+        if self.code is not None:
+            shared["PYTHONPATH"] = str(self.code)  # before what is installed
         if name == "ray":
             return components.ray(
                 shared,

@@ -28,6 +28,7 @@ import ray.exceptions
 import ray.train
 
 from pipelines import claims, storage
+from pipelines.announcing import announce
 from pipelines.claims import Claim
 from pipelines.errors import (
     CheckpointError,
@@ -88,6 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if previous is not None and previous.state == "SUCCEEDED":
         log.info("job_already_succeeded", extra={"uri": directory.uri})
         return 0
+    if options.spec:
+        announce(directory, attempt)
     # What its workers print comes by here too: each keeps its own.
     with keep_logs(LogContext(directory.uri, attempt), "driver", prints=False):
         try:

@@ -20,7 +20,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pipelines.specs.documents import Control, JobResult, Progress, StopAction
+from pipelines.specs.documents import Announcement, Control, JobResult, Progress, StopAction
+from pipelines.specs.jobs import JobSpec
 from pipelines.specs.prediction import PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TrialList
 from service.access.audit import AuditEntry
@@ -236,6 +237,16 @@ class AttemptStatus:
 
 
 @dataclass(frozen=True)
+class RunningProgram:
+    """A program that is not over."""
+
+    submission_id: str
+    metadata: Mapping[str, str]
+    """As whoever started it gave it."""
+    started_at: datetime | None = None
+
+
+@dataclass(frozen=True)
 class Capacity:
     """What the living nodes of the cluster have in all."""
 
@@ -257,6 +268,9 @@ class Launcher(Protocol):
 
     def status(self, submission_id: str) -> AttemptStatus | None:
         """What Ray says of a program; None if it has never heard of it."""
+
+    def list_running(self) -> Sequence[RunningProgram]:
+        """Programs that wait or run, whoever started them."""
 
     def stop(self, submission_id: str) -> None:
         """Ask Ray to end a program; one that is over or unknown is left alone."""
@@ -297,6 +311,18 @@ class JobFolders(Protocol):
 
     def read_trials(self, job_id: str) -> TrialList | None:
         """What a search has tried so far; None if it has not said, or not in words we know."""
+
+    def read_spec(self, job_id: str) -> JobSpec:
+        """The spec that lies in the folder. Raises `FolderError` too where it is none that this version can read."""
+
+    def list_announced(self) -> Sequence[str]:
+        """Jobs that have left word of themselves, as they were not started from here."""
+
+    def read_announcement(self, job_id: str) -> Announcement | None:
+        """What a job has left word of; None if it has not, or not in words we know."""
+
+    def withdraw_announcement(self, job_id: str) -> None:
+        """Delete the word that a job has left; nothing happens where there is none."""
 
     def save_log(self, job_id: str, attempt: int, log: str) -> None:
         """Keep what an attempt printed."""

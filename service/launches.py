@@ -27,13 +27,23 @@ class Launch:
     """Shown in Ray's dashboard."""
 
 
-def attempt_launch(job_uri: str, job_id: str, attempt: int) -> Launch:
+JOB_ID, ATTEMPT, JOB_URI, PROJECT, OWNER = (
+    f"electra.{name}" for name in ("job_id", "attempt", "job_uri", "project", "owner")
+)
+"""What Ray is told of an attempt: in its dashboard people see whose it is, and a service whose database is of before
+the attempt finds it.
+"""
+
+
+def attempt_launch(
+    job_uri: str, job_id: str, attempt: int, *, project: str = "default", owner: str = "local"
+) -> Launch:
     """An attempt of a job whose spec lies in its folder."""
     return Launch(
         submission_id=submission_id(job_id, attempt),
         module="pipelines.main",
         arguments=("--job-uri", job_uri, "--attempt", str(attempt)),
-        metadata={"electra.job_id": job_id, "electra.attempt": str(attempt)},
+        metadata={JOB_ID: job_id, ATTEMPT: str(attempt), JOB_URI: job_uri, PROJECT: project, OWNER: owner},
     )
 
 

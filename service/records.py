@@ -92,10 +92,10 @@ class Job:
     priority: int = 0
     """Queued jobs are taken by it, the highest first."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    """Names and values to find it by."""
     resolved_aliases: Mapping[str, str | None] = field(default_factory=dict)
     """JSON pointers into the spec to the aliases of models that were looked up when the job was taken: there the spec
     has the version found. None is the alias that counts where a spec names none."""
-    """Names and values to find it by."""
     notes: str = ""
     """What people wrote about it."""
     limits: JobLimits = field(default_factory=JobLimits)
@@ -138,11 +138,22 @@ class Job:
     preempted_for: str | None = None
     """The other, where it is of the same project."""
     num_preemptions: int = 0
+    adopted_submissions: Mapping[str, str] = field(default_factory=dict)
+    """Ray's names for attempts that the service did not start but found, by their number."""
 
     @property
     def ray_submission_id(self) -> str | None:
         """Ray's name for the current attempt."""
-        return submission_id(self.job_id, self.attempt) if self.attempt else None
+        return self.submission_of(self.attempt) if self.attempt else None
+
+    @property
+    def is_adopted(self) -> bool:
+        """The current attempt was started by somebody else."""
+        return str(self.attempt) in self.adopted_submissions
+
+    def submission_of(self, attempt: int) -> str:
+        """Ray's name for an attempt."""
+        return self.adopted_submissions.get(str(attempt)) or submission_id(self.job_id, attempt)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ from pipelines.tasks.features import Features
 from pipelines.tasks.prepare import TEST, TRAIN, VALIDATION, PreparedSplit
 from pipelines.tasks.scores import is_better, main_metric
 from pipelines.training.checkpoint import Checkpoint, list_checkpoints, read_state, write_checkpoint
+from pipelines.training.precision import autocast
 from pipelines.training.workers import choose_cpu_kernels, limit_threads
 
 log = logging.getLogger(__name__)
@@ -229,7 +230,7 @@ class _Run:
         """One update; returns the loss, not read."""
         task = self.task
         draws = Draws(task.seed, self.step, batch.tokens.rows)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=task.training.precision == "bf16"):
+        with autocast(task.training.precision, self.device):
             logits = self.network(batch.tokens, draws)
         kind = task.prepared.task.kind
         if kind == "question_answering":

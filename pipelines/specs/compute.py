@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from electra_core.config import FrozenModel
+
+Precision = Literal["auto", "fp32", "bf16"]
+"""What matrix products compute in."""
 
 
 class WorkerSpec(FrozenModel):

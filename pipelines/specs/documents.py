@@ -11,6 +11,9 @@
     result.json    a `JobResult`, written by the job as its last act; it outranks what Ray says
     tenures/       a `Tenure` of each process that worked for an attempt
     checkpoints/, exports/, report/, logs/
+
+`{storage_uri}/announced/{job_id}.json` is an `Announcement`, written by a job that came past the service; a service
+over that storage takes the job into its list, and then deletes the file.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ ATTEMPT_FILE = "attempt.json"
 TAKEN_OVER_FILE = "taken_over.json"
 CORPUS_FILE = "corpus.json"
 TENURES_FOLDER = "tenures"
+ANNOUNCED_FOLDER = "announced"
 PROGRESS_FILE = "progress.json"
 RESULT_FILE = "result.json"
 
@@ -50,10 +54,13 @@ class Control(Document):
     """Whom it is for; a later attempt passes it over. None is every attempt."""
 
 
+JobId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+
+
 class Origin(Document):
     """Whose work a job goes on with."""
 
-    job_id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+    job_id: JobId
     """Its folder lies beside this one's."""
 
 
@@ -82,6 +89,16 @@ class AttemptNote(Document):
     attempt: int
     token: str | None = None
     """Of the process that claimed the folder: one attempt can be started twice, too. None before there were any."""
+    began_at: AwareDatetime
+
+
+class Announcement(Document):
+    """A job that was sent to Ray past the service, so that a service can list it and see to it."""
+
+    job_id: JobId
+    attempt: Annotated[int, Field(ge=1)]
+    submission_id: Annotated[str, Field(min_length=1, max_length=200)]
+    """Ray's name for the attempt."""
     began_at: AwareDatetime
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel
-from pipelines.specs.compute import FinetuneComputeSpec
+from pipelines.specs.compute import FinetuneComputeSpec, Precision
 from pipelines.specs.model_source import NetworkFiles, RegisteredNetwork
 from pipelines.specs.record import FinetuneRecordSpec, Name
 from pipelines.specs.task import SuiteSpec, TaskSpec, TaskSuite
@@ -63,8 +63,8 @@ class FinetuneTrainingSpec(FrozenModel):
     optimizer: Literal["adamw", "electra_adam"] = "adamw"
     """As of pretraining. G's `electra_adam` has no bias correction: its first few hundred steps are several times as
     large, and on little data some seeds then end at chance (Mosbach et al. 2021, arXiv:2006.04884)."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """What matrix products compute in."""
+    precision: Precision = "fp32"
+    """What matrix products compute in. `auto` is the faster on the machine: see `training.precision` of pretraining."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1, max_length=1000)] = (
         1,
         2,

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from electra_core.config import FrozenModel, MaskingConfig, ModelConfig, ObjectiveConfig, OptimizerConfig
 from electra_core.parts import check_model_fits
-from pipelines.specs.compute import ComputeSpec
+from pipelines.specs.compute import ComputeSpec, Precision
 from pipelines.specs.corpus import CorpusSpec, PretrainedTokenizerSpec, TokenizerSpec, WordPieceSpec
 from pipelines.specs.curriculum import CurriculumStage, Stage, stages_until
 from pipelines.specs.initialization import InitializationSpec
@@ -35,9 +35,11 @@ class TrainingSpec(FrozenModel):
     `global_batch_size` as given here, and so have all held-out figures."""
     gradient_accumulation_steps: Annotated[int, Field(ge=1, le=4096)] = 1
     """Parts each worker's share of a batch is computed in."""
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Precision = "fp32"
     """What matrix products compute in, the one that gives the generator's logits included. Weights, losses and
-    sampling from those logits are fp32 either way."""
+    sampling from those logits are fp32 either way. `auto` is bf16 on GPUs that have it and on processors where it is
+    the faster, which are those with AMX and AMD's with AVX-512 for bf16, and else fp32; so a job that goes on on
+    another kind of machine may go on in the other."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 42
     """Initial weights, data order, masking, dropout and sampling follow from it."""
     log_interval_steps: Annotated[int, Field(ge=1)] = 100

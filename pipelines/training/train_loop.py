@@ -23,11 +23,13 @@ from electra_core.schedule import learning_rate
 from pipelines.claims import Guard, unguarded
 from pipelines.errors import CheckpointError, JobCancelled
 from pipelines.rows.loader import ValidationRows
+from pipelines.specs.compute import Precision
 from pipelines.specs.pretrain import PretrainSpec
 from pipelines.training.batches import Batches
 from pipelines.training.checkpoint import restore_checkpoint
 from pipelines.training.checkpoint_writer import CheckpointWriter
 from pipelines.training.evaluate import evaluate
+from pipelines.training.precision import autocast, computed_in
 from pipelines.training.rate import matrix_product_flops_per_second
 from pipelines.training.task import TrainingTask, build_networks
 from pipelines.training.telemetry import Telemetry
@@ -65,7 +67,8 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry, guard: Guard
     peak_rate = _peak_rate(worker, training.precision)
     window = Window(worker, task, step, peak_rate)
     if worker.is_first:
-        log.info("training_started", extra={"step": step, "num_workers": worker.world_size})
+        said = {"num_workers": worker.world_size, "precision": computed_in(training.precision, worker.device)}
+        log.info("training_started", extra={"step": step, **said})
 
     networks.train()
     first_step = step
@@ -82,7 +85,7 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry, guard: Guard
             wish = torch.tensor(float(telemetry.wants_to_stop(worker)), device=worker.device)
             num_masked, num_real, votes = worker.sum(torch.stack([batch.num_masked, batch.num_real, wish]))
             for micro, is_last in _micro_batches(batch, training.gradient_accumulation_steps):
-                with _no_sync(model, not is_last), _autocast(worker, training.precision):
+                with _no_sync(model, not is_last), autocast(training.precision, worker.device):
                     sums: ObjectiveSums = model(micro, draws.for_rows(micro.rows))
                 loss = sums.total(num_masked, num_real)
                 loss.backward()
@@ -147,9 +150,9 @@ def restore(
     raise CheckpointError(f"all workers must start from one checkpoint, got steps {found} by rank")
 
 
-def _peak_rate(worker: Worker, precision: str) -> float:
+def _peak_rate(worker: Worker, precision: Precision) -> float:
     """FLOP/s of matrix products over all workers, each measured while the others measure too."""
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    dtype = torch.bfloat16 if computed_in(precision, worker.device) == "bf16" else torch.float32
     rate = torch.tensor(matrix_product_flops_per_second(worker.device, dtype), dtype=torch.float64)
     return float(worker.sum(rate.to(worker.device)))
 
@@ -166,7 +169,7 @@ def _enter_stage(
     if isinstance(model, nn.parallel.DistributedDataParallel):
         batch, draws = batches.at(step)
         micro = batch.split(training.gradient_accumulation_steps)[0]
-        with _autocast(worker, training.precision):
+        with autocast(training.precision, worker.device):
             _settle_gradient_buckets(model, micro, draws.for_rows(micro.rows))
     return model
 
@@ -194,7 +197,3 @@ def _no_sync(model: nn.Module, is_wanted: bool) -> contextlib.AbstractContextMan
     if is_wanted and isinstance(model, nn.parallel.DistributedDataParallel):
         return model.no_sync()
     return contextlib.nullcontext()
-
-
-def _autocast(worker: Worker, precision: str) -> torch.autocast:
-    return torch.autocast(worker.device.type, dtype=torch.bfloat16, enabled=precision == "bf16")

@@ -6,7 +6,6 @@ import ctypes
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -18,6 +17,7 @@ from electra_core.kernels import use_native_kernels, use_onednn_for_float32_prod
 from electra_core.native.library import NativeLibrary
 from pipelines.specs.compute import WorkerSpec
 from pipelines.training.native_build import build_native_library
+from pipelines.training.precision import processor
 from pipelines.training.shared_memory import SharedMemory
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -177,7 +177,7 @@ def choose_cpu_kernels() -> NativeLibrary | None:
     use_native_kernels(library)
     keep_freed_memory()
     has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    if has_avx512 and _processor_vendor() == "AuthenticAMD":
+    if has_avx512 and processor()[0] == "AuthenticAMD":
         use_onednn_for_float32_products()
     return library
 
@@ -198,12 +198,3 @@ def keep_freed_memory() -> None:
         trim_threshold, mmap_max = -1, -4
         mallopt(mmap_max, 0)
         mallopt(trim_threshold, 2**31 - 1)
-
-
-def _processor_vendor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not Linux
-        return ""
-    lines = (line.partition(":") for line in text.splitlines())
-    return next((value.strip() for key, _, value in lines if key.strip() == "vendor_id"), "")

@@ -185,6 +185,7 @@ def _active(job: Job, settings: Settings, now: datetime, capacity: Capacity | No
         is_seen=job.state is not JobState.STARTING and has_spoken,
         held=held,
         is_leaving=job.state in (JobState.PAUSING, JobState.CANCELLING) or is_stopping,
-        is_preemptible=job.state is JobState.RUNNING and (not job.num_preemptions or has_run),
+        # What somebody else has started may need their surroundings, which the next attempt would not have.
+        is_preemptible=job.state is JobState.RUNNING and not job.is_adopted and (not job.num_preemptions or has_run),
         run_started_at=job.run_started_at,
     )

@@ -92,10 +92,12 @@ class JobSteps(Endings):
         if status is UNKNOWN:
             self._clock.miss(job)
             return False
-        if status is None or status.state is AttemptState.PENDING:
+        if status is not None and status.state is AttemptState.PENDING:
+            return self._wait_for_ray(job, status)
+        if status is None and not job.is_adopted:  # what somebody else has started is not started again
             return self._wait_for_ray(job, status)
         now = self._now()
-        if status.state is AttemptState.RUNNING:
+        if status is not None and status.state is AttemptState.RUNNING:
             self._clock.forget(job)
             self._move(
                 job,
@@ -133,7 +135,8 @@ class JobSteps(Endings):
 
     def _submit(self, job: Job) -> bool:
         try:
-            self._launcher.submit(attempt_launch(self._settings.job_uri(job.job_id), job.job_id, job.attempt))
+            uri = self._settings.job_uri(job.job_id)
+            self._launcher.submit(attempt_launch(uri, job.job_id, job.attempt, project=job.project, owner=job.owner))
         except LaunchRejectedError as error:
             message = f"Ray would not take the job: {error}"
             failure = JobFailure(code="rejected", message=message, attempt=job.attempt)

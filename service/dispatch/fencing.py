@@ -8,11 +8,12 @@ meant for, and a successor looks each round whether what it has asked of a job s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from pipelines.specs.documents import Control, JobResult, Progress, StopAction
+from pipelines.specs.documents import Announcement, Control, JobResult, Progress, StopAction
+from pipelines.specs.jobs import JobSpec
 from pipelines.specs.trial_documents import TrialList
-from service.interfaces import AttemptStatus, Capacity, JobFolders, Launcher, Runs
+from service.interfaces import AttemptStatus, Capacity, JobFolders, Launcher, RunningProgram, Runs
 from service.launches import Launch
 from service.states import JobState
 
@@ -35,6 +36,10 @@ class FencedLauncher:
     def status(self, submission_id: str) -> AttemptStatus | None:
         """What Ray says of a program."""
         return self._launcher.status(submission_id)
+
+    def list_running(self) -> Sequence[RunningProgram]:
+        """Programs that wait or run."""
+        return self._launcher.list_running()
 
     def stop(self, submission_id: str) -> None:
         """Ask Ray to end a program."""
@@ -80,6 +85,23 @@ class FencedJobFolders:
         """Say whose work the job goes on with."""
         self._fence()
         self._folders.write_origin(job_id, retry_of)
+
+    def withdraw_announcement(self, job_id: str) -> None:
+        """Delete the word that a job has left."""
+        self._fence()
+        self._folders.withdraw_announcement(job_id)
+
+    def read_spec(self, job_id: str) -> JobSpec:
+        """The spec that lies in the folder."""
+        return self._folders.read_spec(job_id)
+
+    def list_announced(self) -> Sequence[str]:
+        """Jobs that have left word of themselves."""
+        return self._folders.list_announced()
+
+    def read_announcement(self, job_id: str) -> Announcement | None:
+        """What a job has left word of."""
+        return self._folders.read_announcement(job_id)
 
     def save_log(self, job_id: str, attempt: int, log: str) -> None:
         """Keep what an attempt printed."""

@@ -12,17 +12,22 @@ from pydantic import BaseModel, ValidationError
 from pipelines import storage
 from pipelines.errors import StorageError
 from pipelines.specs.documents import (
+    ANNOUNCED_FOLDER,
     CONTROL_FILE,
     ORIGIN_FILE,
     PROGRESS_FILE,
     RESULT_FILE,
     SPEC_FILE,
+    Announcement,
     Control,
     JobResult,
     Origin,
     Progress,
     StopAction,
 )
+from pipelines.specs.earlier import as_it_was
+from pipelines.specs.jobs import JobSpec
+from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.prediction import ANSWER_FILE, REQUEST_FILE, PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TRIALS_FILE, TrialList
 from service.interfaces import AnswerNotUnderstoodError, FolderError
@@ -71,6 +76,37 @@ class StoredJobFolders:
         """What a search has tried so far; None if it has not said, or not in words we know."""
         return _read_document(self._uri(job_id, TRIALS_FILE), TrialList)
 
+    def read_spec(self, job_id: str) -> JobSpec:
+        """The spec that lies in the folder. Raises `FolderError` too where it is none that this version can read."""
+        content = _read(self._uri(job_id, SPEC_FILE))
+        if content is None:
+            raise FolderError(f"{job_id} has no {SPEC_FILE}")
+        try:
+            return resolve_spec(as_it_was(json.loads(content)))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise FolderError(f"{SPEC_FILE} of {job_id} is no spec: {error}"[:500]) from error
+
+    def list_announced(self) -> list[str]:
+        """Jobs that have left word of themselves, as they were not started from here."""
+        try:
+            uris = storage.list_directory(storage.join(self._settings.storage_uri, ANNOUNCED_FOLDER))
+        except (StorageError, OSError) as error:
+            raise FolderError(str(error)) from error
+        names = [uri.rstrip("/").rpartition("/")[2] for uri in uris]
+        return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
+    def read_announcement(self, job_id: str) -> Announcement | None:
+        """What a job has left word of; None if it has not, or not in words we know."""
+        word = _read_document(self._announcement_uri(job_id), Announcement)
+        return word if word is not None and word.job_id == job_id else None
+
+    def withdraw_announcement(self, job_id: str) -> None:
+        """Delete the word that a job has left; nothing happens where there is none."""
+        try:
+            storage.delete_tree(self._announcement_uri(job_id))
+        except (StorageError, OSError) as error:
+            raise FolderError(str(error)) from error
+
     def save_log(self, job_id: str, attempt: int, log: str) -> None:
         """Keep what an attempt printed."""
         _write(self._log_uri(job_id, attempt), log)
@@ -82,6 +118,9 @@ class StoredJobFolders:
 
     def _uri(self, job_id: str, *parts: str) -> str:
         return storage.join(self._settings.job_uri(job_id), *parts)
+
+    def _announcement_uri(self, job_id: str) -> str:
+        return storage.join(self._settings.storage_uri, ANNOUNCED_FOLDER, f"{job_id}.json")
 
     def _log_uri(self, job_id: str, attempt: int) -> str:
         return self._uri(job_id, "logs", f"attempt-{attempt}.log")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from service.interfaces import (
     Capacity,
     LauncherUnavailableError,
     LaunchRejectedError,
+    RunningProgram,
 )
 from service.launches import Launch
 from service.queueing.records import Holding, NodeRoom
@@ -83,6 +85,14 @@ class RayLauncher:
             state = AttemptState.UNKNOWN
         self._note_program(submission_id, None if state.is_terminal else told.get("job_id"))
         return AttemptStatus(state, str(told.get("message") or ""))
+
+    def list_running(self) -> list[RunningProgram]:
+        """Programs that wait or run, whoever started them."""
+        answer = self._send("GET", "/api/jobs/")
+        told = _document(answer)
+        if not isinstance(told, list):
+            raise LauncherUnavailableError(f"Ray's answer is not an array but {type(told).__name__}")
+        return [program for program in map(_running_program, told) if program is not None]
 
     def stop(self, submission_id: str) -> None:
         """Ask Ray to end a program; one that is over or unknown is left alone."""
@@ -181,18 +191,35 @@ def _job_path(submission_id: str) -> str:
     return f"/api/jobs/{quote(submission_id, safe='')}"
 
 
+def _running_program(told: object) -> RunningProgram | None:
+    """Of one that was submitted and is not over."""
+    if not isinstance(told, dict) or told.get("status") not in (AttemptState.PENDING, AttemptState.RUNNING):
+        return None
+    name, metadata, began_ms = told.get("submission_id"), told.get("metadata"), told.get("start_time")
+    if not isinstance(name, str) or not name:
+        return None  # a driver that somebody runs by hand
+    said = metadata if isinstance(metadata, dict) else {}
+    began_at = datetime.fromtimestamp(began_ms / 1000, UTC) if isinstance(began_ms, int) and began_ms > 0 else None
+    return RunningProgram(name, {str(key): str(value) for key, value in said.items()}, began_at)
+
+
 def _is_unheard_of(answer: httpx.Response) -> bool:
     # Not just any 404: a proxy or a dashboard that is starting says it too, and an attempt thought lost runs twice.
     return answer.status_code == 404 and "does not exist" in answer.text
 
 
-def _mapping(answer: httpx.Response) -> dict[str, Any]:
+def _document(answer: httpx.Response) -> object:
     if not answer.is_success:
         raise _unavailable(answer)
     try:
-        told = answer.json()
+        told: object = answer.json()
     except ValueError as error:
         raise LauncherUnavailableError("Ray's answer is not JSON") from error
+    return told
+
+
+def _mapping(answer: httpx.Response) -> dict[str, Any]:
+    told = _document(answer)
     if not isinstance(told, dict):
         raise LauncherUnavailableError(f"Ray's answer is not an object but {type(told).__name__}")
     return told

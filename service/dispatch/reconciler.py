@@ -12,6 +12,7 @@ from functools import partial
 import structlog
 
 from service.dispatch.admission import Admission
+from service.dispatch.adoption import Adoption
 from service.dispatch.attempts import JobSteps
 from service.dispatch.fencing import FencedJobFolders, FencedLauncher, FencedRuns
 from service.dispatch.leadership import SoleLeader
@@ -35,6 +36,9 @@ log = structlog.get_logger(__name__)
 
 CLUSTER_INTERVAL_SECONDS = 10.0
 """Pause between two looks at the cluster's size."""
+GATHER_SECONDS = 0.1
+"""From being woken to the next round: a hundred jobs that are submitted one after the other make a few rounds, not a
+hundred."""
 MAX_BACKOFF_SECONDS = 60.0
 SLOW_ROUND_SECONDS = 60.0
 """A round that takes longer is told in the log: wishes wait for the next one."""
@@ -71,14 +75,9 @@ class Reconciler:
         self._now = now
         self._admission = Admission(queue, settings, now)
         fence = self._leadership.check
-        self._steps = JobSteps(
-            store,
-            FencedLauncher(launcher, fence),
-            FencedJobFolders(folders, fence),
-            FencedRuns(runs, fence),
-            settings,
-            now,
-        )
+        fenced_launcher, fenced_folders = FencedLauncher(launcher, fence), FencedJobFolders(folders, fence)
+        self._steps = JobSteps(store, fenced_launcher, fenced_folders, FencedRuns(runs, fence), settings, now)
+        self._adoption = Adoption(store, fenced_launcher, fenced_folders, settings, now)
         self._backoffs: dict[str, _Backoff] = {}
         self._cluster: ClusterStatus | None = None
         self._cluster_seen_at = 0.0
@@ -117,7 +116,7 @@ class Reconciler:
         """Look at every job once; whether any of them moved."""
         self._is_room_new = False
         self._look_at_cluster()
-        moved = False
+        moved = self._may_go_on() and self._steps.is_ray_reachable and self._adoption.look()
         for job in self._store.list_unsettled():
             if not self._may_go_on():
                 return False
@@ -143,8 +142,8 @@ class Reconciler:
                 log.warning("round_given_up", reason=str(error))
             except Exception:  # the loop outlives a database that is away for a while
                 log.exception("reconcile_round_failed")
-            if not moved:
-                self._wake.wait(self._settings.reconcile_interval_seconds)
+            if not moved and self._wake.wait(self._settings.reconcile_interval_seconds):
+                self._stop.wait(GATHER_SECONDS)
 
     def _admit(self) -> bool:
         queued = self._admission.queued()

@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from service.errors import AttemptNotFoundError, JobNotFoundError, LogsUnavailableError
 from service.interfaces import FolderError, JobFolders, JobStore, Launcher, LauncherError
-from service.records import Job, submission_id
+from service.records import Job
 from service.states import WAITING_STATES
 
 POLL_INTERVAL_SECONDS = 1.0
@@ -124,7 +124,7 @@ class JobLogs:
             # Of a job that is paused or queued again nothing runs, and its log was saved before it came there.
             if attempt < job.attempt or job.is_log_saved or job.state in WAITING_STATES:
                 return self._folders.read_log(job.job_id, attempt) or ""
-            printed = self._read_from_ray(submission_id(job.job_id, attempt))
+            printed = self._read_from_ray(job.submission_of(attempt))
         except (LauncherError, FolderError) as error:
             raise LogsUnavailableError(f"{error}. Try again in a moment.") from error
         if printed is None:

@@ -284,7 +284,7 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
 def _column(name: str, value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump_json()
-    if name in ("labels", "resolved_aliases"):
+    if name in ("labels", "resolved_aliases", "adopted_submissions"):
         return json.dumps(dict(value), sort_keys=True)
     return str(value) if name == "state" else value
 
@@ -302,6 +302,7 @@ def job_of_row(row: JobRow) -> Job:
     values["state"] = JobState(row.state)
     values["labels"] = json.loads(row.labels or "{}")
     values["resolved_aliases"] = json.loads(row.resolved_aliases or "{}")
+    values["adopted_submissions"] = json.loads(row.adopted_submissions or "{}")
     values["notes"] = row.notes or ""
     values["limits"] = JobLimits.model_validate_json(row.limits or "{}")
     for name, model in _DOCUMENTS.items():

@@ -113,6 +113,7 @@ class JobRow(Base):
     preempted_for: Mapped[str | None] = mapped_column(String(63))
     num_preemptions: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     resolved_aliases: Mapped[str | None] = mapped_column(Text)
+    adopted_submissions: Mapped[str | None] = mapped_column(Text)
 
 
 class JobLabelRow(Base):

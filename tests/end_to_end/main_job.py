@@ -80,6 +80,15 @@ def wait_for(client: ElectraClient, job_id: str, condition: Callable[[JobDetail]
     raise TimeoutError(f"{job_id} did not reach {what} within {JOB_TIMEOUT_SECONDS} s: {client.job(job_id)}")
 
 
+def wait_until_listed(client: ElectraClient, job_id: str) -> None:
+    """Poll until the service knows the job."""
+    deadline = time.monotonic() + JOB_TIMEOUT_SECONDS
+    while all(job.job_id != job_id for job in client.iter_jobs()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{job_id} was not listed within {JOB_TIMEOUT_SECONDS} s")
+        time.sleep(0.3)
+
+
 def wait_for_step(client: ElectraClient, job_id: str, step: int) -> JobDetail:
     """Wait until training is past a step, and still on."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from main_job import NUM_STEPS, SPEC, MainJob, wait_for, wait_for_step
+from main_job import NUM_STEPS, SPEC, MainJob, wait_for, wait_for_step, wait_until_listed
 
 from pipelines.specs.parsing import resolve_spec
 from pipelines.storage.artifacts import PreparedCorpus
@@ -116,19 +116,8 @@ def test_auto_tokenizer_gives_our_ids(main_job: MainJob):
 
 
 def test_ray_job_submit_gives_the_same_artifacts_and_record(stack: LocalStack, main_job: MainJob, tmp_path: Path):
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC))
-    environment = {
-        **os.environ,
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(stack.ray_token_path),
-        "RAY_ADDRESS": stack.ray_url,
-    }
-    command = [str(Path(sys.executable).parent / "ray"), "job", "submit", "--working-dir", str(folder), "--"]
-    entrypoint = ["python", "-m", "pipelines.main", "--spec", "spec.yaml", "--job-id", "pt-by-ray"]
-    done = subprocess.run([*command, *entrypoint], env=environment, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC))
+    submit_by_ray(stack, tmp_path, "pt-by-ray")
     job_folder = Path(stack.storage_uri) / "jobs" / "pt-by-ray"
     first_folder = main_job.exports["generator"].parents[1]
     assert files_of(job_folder) == files_of(first_folder)
@@ -143,6 +132,27 @@ def test_ray_job_submit_gives_the_same_artifacts_and_record(stack: LocalStack, m
     ours, theirs = runs[main_job.detail.job_id], runs["pt-by-ray"]
     assert ours.data.params == theirs.data.params
     assert ours.data.metrics.keys() == theirs.data.metrics.keys()
+
+
+def test_a_job_by_ray_job_submit_is_listed_as_one_of_the_services_own(
+    client: ElectraClient, stack: LocalStack, main_job: MainJob, tmp_path: Path
+):
+    """While it runs, so that it can be paused; what goes on with it after that is an attempt of the service's."""
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(SPEC))
+    submit_by_ray(stack, tmp_path, "pt-by-ray-too", "--set", "training.num_train_steps=100000", no_wait=True)
+
+    wait_until_listed(client, "pt-by-ray-too")
+    running = wait_for_step(client, "pt-by-ray-too", 50)
+    assert (running.state, running.attempt, running.name) == ("RUNNING", 1, main_job.detail.name)
+    client.pause("pt-by-ray-too")
+    wait_for(client, "pt-by-ray-too", lambda job: job.state == "PAUSED", "PAUSED")
+    assert "training" in client.logs("pt-by-ray-too")
+    client.resume("pt-by-ray-too")
+    resumed = wait_for(client, "pt-by-ray-too", lambda job: job.state == "RUNNING" and job.attempt == 2, "attempt 2")
+    assert resumed.progress is not None
+    wait_for_step(client, "pt-by-ray-too", resumed.progress.step or 1)
+    client.cancel("pt-by-ray-too")
+    wait_for(client, "pt-by-ray-too", lambda job: job.state == "CANCELLED", "CANCELLED")
 
 
 def test_cancel_keeps_the_last_checkpoint(client: ElectraClient, stack: LocalStack):
@@ -164,6 +174,21 @@ def test_a_corpus_that_cannot_be_trained_on_fails_with_a_report(client: ElectraC
     ended = wait_for(client, job.job_id, lambda job: job.state in ("SUCCEEDED", "FAILED"), "its end")
     assert (ended.state, ended.failure.code, ended.failure.stage, ended.attempt) == ("FAILED", "data", "prepare", 1)
     assert any("broken.jsonl:2" in line for line in ended.failure.details)
+
+
+def submit_by_ray(stack: LocalStack, folder: Path, job_id: str, *arguments: str, no_wait: bool = False) -> None:
+    """`ray job submit` of the `spec.yaml` in a folder."""
+    environment = {
+        **os.environ,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(stack.ray_token_path),
+        "RAY_ADDRESS": stack.ray_url,
+    }
+    command = [str(Path(sys.executable).parent / "ray"), "job", "submit", "--working-dir", str(folder)]
+    entrypoint = ["python", "-m", "pipelines.main", "--spec", "spec.yaml", "--job-id", job_id, *arguments]
+    command += [*(["--no-wait"] if no_wait else []), "--", *entrypoint]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
 def files_of(folder: Path) -> set[str]:

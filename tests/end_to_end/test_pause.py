@@ -33,6 +33,26 @@ def test_a_paused_job_ends_with_the_weights_of_an_undisturbed_one(
     assert runs.get_run(job.detail.result.mlflow_run_id).info.status == "FINISHED"
 
 
+def test_a_job_paused_by_the_queue_for_a_more_urgent_one_ends_as_if_nothing_had_been(
+    client: ElectraClient, main_job: MainJob
+):
+    low = client.submit(SPEC, fields={"priority": -1}).job_id
+    wait_for_step(client, low, 100)
+    urgent = client.submit(SPEC, ["training.num_train_steps=200", "training.seed=7"]).job_id
+    finished(client, urgent)
+    resumed = finished(client, low)
+    assert (resumed.detail.attempt, resumed.detail.num_preemptions, resumed.detail.preempted_for) == (2, 1, urgent)
+    assert_same_weights(resumed, main_job)
+    at = {
+        (job_id, event.payload["state"]): event.seq
+        for job_id in (low, urgent)
+        for event in client.follow_events(job_id, after=0)
+        if event.type == "state"
+    }
+    # Two workers each, on two CPUs: at no time do both run.
+    assert at[low, "PAUSED"] < at[urgent, "STARTING"] < at[urgent, "SUCCEEDED"] < at[low, "SUCCEEDED"]
+
+
 def test_a_retry_goes_on_with_what_a_killed_job_left(client: ElectraClient, main_job: MainJob):
     job_id = client.submit(SPEC).job_id
     wait_for_step(client, job_id, 225)

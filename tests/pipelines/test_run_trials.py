@@ -130,9 +130,11 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_last_score(
 
     def kill() -> None:
         if not killed and len(search.scored()) >= 7:
-            actors = [one for one in psutil.process_iter(["cmdline"]) if _is_trial(one)]
-            killed.append(actors[0].pid)
-            os.kill(actors[0].pid, signal.SIGKILL)
+            # None is found while Ray writes a process's title anew: then at the next step.
+            for actor in filter(_is_trial, psutil.process_iter(["cmdline"])):
+                killed.append(actor.pid)
+                os.kill(actor.pid, signal.SIGKILL)
+                break
 
     trials = search.attempt(kill).trials
     assert killed

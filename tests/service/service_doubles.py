@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipelines.specs.documents import Control, JobResult, Progress, StopAction
+from pipelines.specs.documents import Announcement, Control, JobResult, Progress, StopAction
+from pipelines.specs.jobs import JobSpec
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.prediction import ClassificationPrediction, PredictAnswer, PredictJob, PredictOutcome
 from pipelines.specs.trial_documents import TrialList
@@ -23,6 +25,7 @@ from service.interfaces import (
     JobFilter,
     LauncherUnavailableError,
     LaunchRejectedError,
+    RunningProgram,
     RunsUnavailableError,
     StaleJobError,
 )
@@ -209,6 +212,7 @@ class MemoryFolders:
         self.progress: dict[str, Progress] = {}
         self.results: dict[str, JobResult] = {}
         self.trials: dict[str, TrialList] = {}
+        self.announced: dict[str, Announcement] = {}
         self.logs: dict[tuple[str, int], str] = {}
         self.broken: set[str] = set()
 
@@ -244,6 +248,23 @@ class MemoryFolders:
     def read_trials(self, job_id: str) -> TrialList | None:
         self._check(job_id)
         return self.trials.get(job_id)
+
+    def read_spec(self, job_id: str) -> JobSpec:
+        self._check(job_id)
+        if job_id not in self.specs:
+            raise FolderError(f"{job_id} has no spec.json")
+        return resolve_spec(json.loads(self.specs[job_id]))
+
+    def list_announced(self) -> list[str]:
+        return sorted(self.announced)
+
+    def read_announcement(self, job_id: str) -> Announcement | None:
+        self._check(job_id)
+        return self.announced.get(job_id)
+
+    def withdraw_announcement(self, job_id: str) -> None:
+        self._check(job_id)
+        self.announced.pop(job_id, None)
 
     def save_log(self, job_id: str, attempt: int, log: str) -> None:
         self._check(job_id)
@@ -324,6 +345,7 @@ class FakeLauncher:
     def __init__(self) -> None:
         self.attempts: dict[str, AttemptStatus] = {}
         self.logs: dict[str, str] = {}
+        self.metadata: dict[str, Mapping[str, str]] = {}
         self.submitted: list[str] = []
         """Every program that really started, in order."""
         self.stopped: list[str] = []
@@ -346,6 +368,7 @@ class FakeLauncher:
         if name not in self.attempts:
             self.submitted.append(name)
             self.set(name, AttemptState.RUNNING)
+            self.metadata[name] = launch.metadata
             self.logs[name] = f"log of {name}\n"
         if self.num_lost_answers:
             self.num_lost_answers -= 1
@@ -354,6 +377,14 @@ class FakeLauncher:
     def status(self, submission_id: str) -> AttemptStatus | None:
         self._check()
         return self.attempts.get(submission_id)
+
+    def list_running(self) -> list[RunningProgram]:
+        self._check()
+        return [
+            RunningProgram(name, self.metadata.get(name, {}))
+            for name, told in self.attempts.items()
+            if not told.state.is_terminal
+        ]
 
     def stop(self, submission_id: str) -> None:
         self._check()

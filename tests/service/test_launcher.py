@@ -53,7 +53,13 @@ def test_what_is_sent_to_start_an_attempt() -> None:
     assert json.loads(requests[0].content) == {
         "submission_id": "x-a2",
         "entrypoint": "/v/bin/python -m pipelines.main --job-uri s3://bucket/path/jobs/x --attempt 2",
-        "metadata": {"electra.job_id": "x", "electra.attempt": "2"},
+        "metadata": {
+            "electra.job_id": "x",
+            "electra.attempt": "2",
+            "electra.job_uri": "s3://bucket/path/jobs/x",
+            "electra.project": "default",
+            "electra.owner": "local",
+        },
         "runtime_env": {
             "env_vars": {"ELECTRA_STORAGE_URI": "s3://bucket/path", "MLFLOW_TRACKING_URI": "http://mlflow:5000"}
         },

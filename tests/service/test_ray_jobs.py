@@ -119,8 +119,13 @@ def test_an_attempt_from_submission_to_stop(head: Head) -> None:
     eventually(
         lambda: f"arguments -m pipelines.main --job-uri {job_uri} --attempt 1" in (ray.read_log("pt-1-a1") or "")
     )
+    (running,) = ray.list_running()
+    assert running.submission_id == "pt-1-a1"
+    assert running.metadata.items() >= attempt_launch(job_uri, "pt-1", 1).metadata.items()
+    assert running.started_at is not None
     ray.stop("pt-1-a1")
     eventually(lambda: state() is AttemptState.STOPPED)
+    assert ray.list_running() == []
     ray.stop("pt-1-a1")
     ray.stop("pt-2-a1")
     assert ray.read_log("pt-2-a1") is None
