@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
+from anyio import to_thread
 from fastapi import Depends, FastAPI
 from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
 
@@ -38,6 +39,7 @@ from service.http.routes import (
 from service.http.security_headers import SecurityHeaders, policy_of_page, security_headers
 from service.logs import configure_logs
 from service.settings import Settings
+from service.tracing.setup import flush, trace_requests
 
 _DESCRIPTION = "Pretrain text encoders with replaced-token detection on your own text."
 
@@ -49,6 +51,7 @@ def create_app(
 
     Raises:
         ValidationError: a setting is malformed, or would open the service to other machines.
+        TracingNotInstalledError: the environment asks for traces, and the packages for them are not there.
     """
     if settings is None:
         settings = Settings()
@@ -59,6 +62,7 @@ def create_app(
         with wire(settings) as desk:
             app.state.desk = desk
             yield
+        await to_thread.run_sync(flush)
 
     app = FastAPI(
         title="ELECTRA pretraining",
@@ -80,6 +84,7 @@ def create_app(
     app.state.headers = security_headers(settings.tls_upstream)
     app.add_middleware(SecurityHeaders, headers=app.state.headers, pages=_policies_of_pages(app))
     app.add_middleware(RequestContext)
+    trace_requests(app)
     return app
 
 

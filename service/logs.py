@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from service.access.escaping import escape_controls
+from service.tracing.setup import is_wanted, note_trace
 
 
 def configure_logs(log_json: bool | None = None) -> None:
@@ -20,6 +21,8 @@ def configure_logs(log_json: bool | None = None) -> None:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    if is_wanted():
+        shared.append(note_trace)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 
 from pipelines.storage import web_guard
 from service.access.access import Access
@@ -37,10 +38,12 @@ from service.ledger.usage import SqlUsageStore
 from service.ledger.usage_repair import UsageRepair
 from service.ledger.webhook_store import SqlWebhookStore
 from service.predictions import Predictions
+from service.records import Job
 from service.settings import Settings
 from service.shelf.alias_versions import AliasVersions
 from service.shelf.mlflow_registry import MlflowRegistry
 from service.shelf.shelf import make_shelf
+from service.tracing.setup import job_traces
 from service.webhooks.delivering import Surroundings, WebhookDelivery
 from service.webhooks.sending import Sender
 from service.webhooks.webhooks import Webhooks
@@ -87,6 +90,13 @@ def running(settings: Settings) -> Iterator[Desk]:
                 num_followers=lambda: events.num_followers,
                 webhook_figures=SqlWebhookStore(engine).figures,
             )
+            traces = job_traces()
+
+            def on_update(job: Job, changes: Mapping[str, Any]) -> None:
+                metrics.observe_update(job, changes)
+                if traces is not None:
+                    traces.observe_update(job, changes)
+
             pruning = EventPruning(event_store, settings)
             repair = UsageRepair(engine, guard=lease.guard)
 
@@ -108,7 +118,7 @@ def running(settings: Settings) -> Iterator[Desk]:
                     engine,
                     guard=lease.guard,
                     gate=ProgressGate(settings.progress_event_seconds),
-                    on_update=metrics.observe_update,
+                    on_update=on_update,
                 ),
                 launcher,
                 folders,

@@ -1,4 +1,4 @@
-"""Print what an image installs before the project's own code: `python requirements.py pyproject.toml service postgres`.
+"""Print what an image installs before the project's own code: `python requirements.py pyproject.toml EXTRA …`.
 
 Installed first, these make a layer that stays the same while the code changes.
 """

@@ -7,7 +7,7 @@ FROM ${PYTHON_IMAGE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 COPY pyproject.toml constraints.txt deploy/docker/requirements.py ./
-RUN python requirements.py pyproject.toml service postgres > requirements.txt \
+RUN python requirements.py pyproject.toml service postgres tracing > requirements.txt \
     && pip install --prefix=/install -r requirements.txt -c constraints.txt
 COPY README.md LICENSE ./
 COPY electra_core electra_core

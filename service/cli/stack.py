@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.console import INTERRUPTED, JsonOption, stdout
+from service.cli.console import INTERRUPTED, InputError, JsonOption, stdout
 from service.cli.environment import read_settings
 from service.local import LocalStack, StackOptions, default_home, read_state
 
@@ -71,7 +71,13 @@ def serve() -> None:
     """Run the service alone, configured by ELECTRA_* variables."""
     import uvicorn
 
+    from service.tracing.setup import TracingNotInstalledError, check_installed
+
     settings = read_settings()
+    try:
+        check_installed()
+    except TracingNotInstalledError as error:
+        raise InputError(str(error)) from error
     uvicorn.run(
         "service.app:create_app",
         factory=True,

@@ -48,8 +48,8 @@ def test_what_an_image_copies_is_not_kept_from_it(path: Path) -> None:
 
 
 def test_the_service_image_installs_no_torch_ray_or_mlflow() -> None:
-    names = {re.split(r"[\[<>=]", line)[0] for line in requirements("service", "postgres")}
-    assert names >= {"fastapi", "sqlalchemy", "psycopg", "typer"}
+    names = {re.split(r"[\[<>=]", line)[0] for line in requirements("service", "postgres", "tracing")}
+    assert names >= {"fastapi", "sqlalchemy", "psycopg", "typer", "opentelemetry-sdk"}
     assert not names & {"torch", "ray", "mlflow", "transformers"}
 
 
