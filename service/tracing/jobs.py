@@ -77,7 +77,7 @@ class JobTraces:
 
     def observe_update(self, job: Job, changes: Mapping[str, Any]) -> None:
         """A change to a job, after it was written; `job` is as it was before."""
-        if not self._is_sampled(job):
+        if job.state.is_terminal or not self._is_sampled(job):
             return
         now = self._now()
         with self._lock:
