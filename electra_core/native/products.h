@@ -14,12 +14,35 @@
 
 namespace electra {
 
+// A tile of sums has to stay in registers: its vectors are as wide as the machine's, and there are as many of them as
+// leave room for what is multiplied. Sums that are written to memory and read again at each step take three times as long.
+#if defined(__AVX512F__)  // 32 registers of 16 floats
+constexpr int kTileRows = 6, kTileVectors = 4, kTileLanes = 16;
+#elif defined(__AVX__)  // 16 registers of 8
+constexpr int kTileRows = 6, kTileVectors = 2, kTileLanes = 8;
+#elif defined(__aarch64__)  // 32 registers of 4
+constexpr int kTileRows = 6, kTileVectors = 4, kTileLanes = 4;
+#else  // 16 registers of 4
+constexpr int kTileRows = 2, kTileVectors = 4, kTileLanes = 4;
+#endif
+typedef float TileFloats __attribute__((vector_size(4 * kTileLanes)));
+
+static inline TileFloats load_tile(const float* from) {
+    TileFloats v;
+    std::memcpy(&v, from, sizeof(v));
+    return v;
+}
+
+static inline void store_tile(float* to, TileFloats v) { std::memcpy(to, &v, sizeof(v)); }
+
 struct Singles {
     using Stored = float;
     using Element = float;
     static constexpr int64_t depth = 1;  // numbers in an element
 
-    static inline Floats multiply_add(Floats total, Element a, const Element* b) { return total + a * load(b); }
+    static inline TileFloats multiply_add(TileFloats total, Element a, const Element* b) {
+        return total + a * load_tile(b);
+    }
 };
 
 #if defined(__AVX512BF16__)
@@ -30,10 +53,10 @@ struct Pairs {
     using Element = uint32_t;  // the first number in the lower half
     static constexpr int64_t depth = 2;
 
-    static inline Floats multiply_add(Floats total, Element a, const Element* b) {
+    static inline TileFloats multiply_add(TileFloats total, Element a, const Element* b) {
         const __m512bh left = bits<__m512bh>(_mm512_set1_epi32(static_cast<int>(a)));
         const __m512bh right = bits<__m512bh>(_mm512_loadu_si512(b));
-        return bits<Floats>(_mm512_dpbf16_ps(bits<__m512>(total), left, right));
+        return bits<TileFloats>(_mm512_dpbf16_ps(bits<__m512>(total), left, right));
     }
 };
 #else
@@ -46,37 +69,38 @@ struct Pairs : Singles {};
 template <class T>
 using Operand = std::conditional_t<std::is_same<T, BFloat16>::value && kHasPairs, Pairs, Singles>;
 
-// C[R × 16·N] (+)= A[R × depth] · B[depth × 16·N], depth in elements. A is read one element at a time with any strides,
-// B and C row by row.
+// C[R × kTileLanes·N] (+)= A[R × depth] · B[depth × kTileLanes·N], depth in elements. A is read one element at a time
+// with any strides, B and C row by row.
 template <class O, int R, int N>
 static inline void product_tile(const typename O::Element* a, int64_t a_row, int64_t a_col,
                                 const typename O::Element* b, int64_t b_row, float* c, int64_t c_row, int64_t depth,
                                 bool adds) {
-    Floats sums[R][N];
+    TileFloats sums[R][N];
 #pragma GCC unroll 8
     for (int i = 0; i < R; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < N; j++) sums[i][j] = adds ? load(c + i * c_row + j * kWidth) : Floats{};
+        for (int j = 0; j < N; j++) sums[i][j] = adds ? load_tile(c + i * c_row + j * kTileLanes) : TileFloats{};
     for (int64_t k = 0; k < depth; k++) {
 #pragma GCC unroll 8
         for (int i = 0; i < R; i++) {
             const typename O::Element factor = a[i * a_row + k * a_col];
 #pragma GCC unroll 4
-            for (int j = 0; j < N; j++) sums[i][j] = O::multiply_add(sums[i][j], factor, b + k * b_row + j * kWidth);
+            for (int j = 0; j < N; j++)
+                sums[i][j] = O::multiply_add(sums[i][j], factor, b + k * b_row + j * kTileLanes);
         }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < R; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < N; j++) store(c + i * c_row + j * kWidth, sums[i][j]);
+        for (int j = 0; j < N; j++) store_tile(c + i * c_row + j * kTileLanes, sums[i][j]);
 }
 
 template <class O, int N>
 static void product_panel(const typename O::Element* a, int64_t a_row, int64_t a_col, const typename O::Element* b,
                           int64_t b_row, float* c, int64_t c_row, int64_t rows, int64_t depth, bool adds) {
     int64_t i = 0;
-    for (; i + 6 <= rows; i += 6)
-        product_tile<O, 6, N>(a + i * a_row, a_row, a_col, b, b_row, c + i * c_row, c_row, depth, adds);
+    for (; i + kTileRows <= rows; i += kTileRows)
+        product_tile<O, kTileRows, N>(a + i * a_row, a_row, a_col, b, b_row, c + i * c_row, c_row, depth, adds);
     for (; i + 2 <= rows; i += 2)
         product_tile<O, 2, N>(a + i * a_row, a_row, a_col, b, b_row, c + i * c_row, c_row, depth, adds);
     for (; i < rows; i++)
@@ -88,13 +112,17 @@ template <class O>
 static inline void product(const typename O::Element* a, int64_t a_row, int64_t a_col, const typename O::Element* b,
                            int64_t b_row, float* c, int64_t c_row, int64_t rows, int64_t columns, int64_t depth,
                            bool adds = false) {
+    constexpr int64_t widest = kTileVectors * kTileLanes;
+    static_assert(widest == 16 || widest == 64, "what is left over is taken by 32 and by 16");
     int64_t j = 0;
-    for (; j + 64 <= columns; j += 64)
-        product_panel<O, 4>(a, a_row, a_col, b + j, b_row, c + j, c_row, rows, depth, adds);
-    for (; j + 32 <= columns; j += 32)
-        product_panel<O, 2>(a, a_row, a_col, b + j, b_row, c + j, c_row, rows, depth, adds);
-    for (; j < columns; j += 16)
-        product_panel<O, 1>(a, a_row, a_col, b + j, b_row, c + j, c_row, rows, depth, adds);
+    for (; j + widest <= columns; j += widest)
+        product_panel<O, kTileVectors>(a, a_row, a_col, b + j, b_row, c + j, c_row, rows, depth, adds);
+    if constexpr (widest == 64) {
+        for (; j + 32 <= columns; j += 32)
+            product_panel<O, 32 / kTileLanes>(a, a_row, a_col, b + j, b_row, c + j, c_row, rows, depth, adds);
+        for (; j < columns; j += 16)
+            product_panel<O, 16 / kTileLanes>(a, a_row, a_col, b + j, b_row, c + j, c_row, rows, depth, adds);
+    }
 }
 
 // Rows of numbers as rows of elements: their depth is along the row.

@@ -18,6 +18,7 @@ from service.ledger.versions import connected_revision, is_newer
 log = structlog.get_logger(__name__)
 
 BUSY_TIMEOUT_SECONDS = 15
+_MIGRATION_SECONDS = 3600
 _MIGRATION_LOCK = 0x656C6563747261  # "electra": one number for all our processes on a PostgreSQL server
 
 # A server that is gone without a word is given up after seconds. libpq waits two minutes to connect, and a quarter of
@@ -107,8 +108,11 @@ def upgrade_database(engine: Engine) -> None:
             connection.execute(text("SET LOCAL lock_timeout = 0"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
         elif connection.dialect.name == "sqlite":
+            # Here too whoever comes second waits as long as it takes.
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {_MIGRATION_SECONDS * 1000}")
             # Python's driver begins no transaction before DDL: whoever is killed would leave half of a migration.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_SECONDS * 1000}")
         revision = connected_revision(connection)
         if is_newer(revision):
             log.warning("database_is_newer", revision=revision)

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from main_job import MainJob, run_main_job
 
 from service.client import ElectraClient
 from service.local import LocalStack, StackOptions
+
+HERE = Path(__file__).parent
+TEST_TIMEOUT_SECONDS = 1800
+"""A test is several jobs, each of ten processes that start, on two cores that other tests share."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_SECONDS))
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from service.http.schemas import JobDetail
 from service.local import LocalStack
 from service.local.processes import marked_processes
 
-JOB_TIMEOUT_SECONDS = 300
+JOB_TIMEOUT_SECONDS = 900
 TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 NUM_STEPS = 800
 

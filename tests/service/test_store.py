@@ -16,6 +16,7 @@ from sqlalchemy import Engine, Select, inspect, text
 
 from pipelines.specs.documents import JobResult, Progress
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore, StaleJobError
+from service.ledger import database
 from service.ledger.database import make_engine, migrations_config, upgrade_database
 from service.ledger.queries import page_query, queued_query, unsettled_query
 from service.ledger.store import SqlJobStore
@@ -344,6 +345,25 @@ def test_processes_migrate_side_by_side(database_url: str) -> None:
     for thread in threads:
         thread.join(60)
     assert errors == []
+
+
+def test_a_migration_waits_for_another_as_long_as_it_takes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL's waits on a lock without a limit."""
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_SECONDS", 1)
+    first, second = make_engine(settings.database_url), make_engine(settings.database_url)
+    with first.connect() as held:
+        held.exec_driver_sql("BEGIN IMMEDIATE")
+        waiting = threading.Thread(target=upgrade_database, args=(second,))
+        waiting.start()
+        waiting.join(3)
+        assert waiting.is_alive()
+        held.exec_driver_sql("COMMIT")
+    waiting.join(60)
+    with second.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 1000
+        assert connection.exec_driver_sql("SELECT count(*) FROM jobs").scalar() == 0
+    first.dispose()
+    second.dispose()
 
 
 def test_threads_write_side_by_side(sql_store: SqlJobStore) -> None:
