@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span
 
     from service.tracing.ids import GivenIds
     from service.tracing.jobs import JobTraces
@@ -82,8 +83,22 @@ def trace_requests(app: FastAPI) -> None:
     from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
 
     FastAPIInstrumentor.instrument_app(
-        app, tracer_provider=tracing.provider, excluded_urls=_UNTRACED, exclude_spans=["receive", "send"]
+        app,
+        tracer_provider=tracing.provider,
+        excluded_urls=_UNTRACED,
+        exclude_spans=["receive", "send"],
+        server_request_hook=_leave_query_out,
     )
+
+
+def _leave_query_out(span: Span, _: dict[str, Any]) -> None:
+    """What somebody looked for is theirs, and stands in no log of ours either."""
+    said = getattr(span, "attributes", None) or {}  # a span that is not sampled has none
+    for name in ("http.url", "url.full"):
+        if name in said:
+            span.set_attribute(name, str(said[name]).partition("?")[0])
+    if "url.query" in said:
+        span.set_attribute("url.query", "")
 
 
 def job_traces() -> JobTraces | None:

@@ -209,6 +209,7 @@ def test_a_service_sends_requests_and_jobs_to_the_collector(settings: Settings, 
         job_id = made.json()["job_id"]
         assert httpx.post(f"{url}/v1/jobs/{job_id}/cancel").is_success
         httpx.get(f"{url}/healthz")
+        assert httpx.get(f"{url}/v1/jobs", params={"name": "looked-for"}).is_success
         deadline = time.monotonic() + 30
         while httpx.get(f"{url}/v1/jobs/{job_id}").json()["state"] != "CANCELLED":
             assert time.monotonic() < deadline, "the job to be cancelled"
@@ -218,6 +219,7 @@ def test_a_service_sends_requests_and_jobs_to_the_collector(settings: Settings, 
     assert requests["POST /v1/jobs"] == caller
     assert "GET /v1/jobs/{job_id}" in requests
     assert not [name for name, _ in spans if "healthz" in name]
+    assert not [body for _, body in collector.got if b"looked-for" in body]
     assert ("pretrain job", f"{trace_id_of(job_id):032x}") in spans
     assert f'"trace_id": "{caller}"' in log.read_text()
 
