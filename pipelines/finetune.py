@@ -187,7 +187,7 @@ def _export(
             ExportTask(
                 run=best,
                 scores=summary.scores,
-                num_steps=summary.best.num_steps,
+                result=summary.best,
                 job_id=directory.job_id,
                 model_name=spec.registered_name(summary.prepared.name),
                 license=spec.record.license,

@@ -56,8 +56,8 @@ By seed, {scores.metric.replace("_", " ")}: {seeds}; standard deviation {_shown(
 {_leak(scores)}
 ## Training
 
-- Job `{export.job_id}`: {export.num_steps:,} steps of {training.batch_size} examples, out of
-  {scores.num_train_examples:,}; at most {run.max_sequence_length} tokens an example, {training.precision}.
+- Job `{export.job_id}`: {export.result.num_steps:,} steps of {training.batch_size} examples, out of
+  {scores.num_train_examples:,}; at most {run.max_sequence_length} tokens an example{_precision(export)}.
 - Started from: {start}.
 - The whole spec is in `spec.json` of the MLflow run. Its aliases may have moved since: versions
   are named here.{_head(run)}
@@ -70,6 +70,12 @@ By seed, {scores.metric.replace("_", " ")}: {seeds}; standard deviation {_shown(
 
 Licences of the data are theirs.
 {_labels(run)}"""
+
+
+def _precision(export: ExportTask) -> str:
+    """That of the matrix products; the best seed's where the spec leaves it to the machine."""
+    computed_in = export.result.precision or export.run.training.precision
+    return "" if computed_in == "auto" else f", {computed_in}"
 
 
 def _figures(scores: TaskScores) -> str:

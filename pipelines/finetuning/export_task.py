@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipelines.finetuning.seed_task import SeedTask
+from pipelines.finetuning.seed_task import SeedResult, SeedTask
 from pipelines.specs.documents import TaskScores
 
 
@@ -15,8 +15,8 @@ class ExportTask:
     run: SeedTask
     """The best seed's."""
     scores: TaskScores
-    num_steps: int
-    """That were taken."""
+    result: SeedResult
+    """What that run left."""
     job_id: str
     model_name: str
     license: str | None

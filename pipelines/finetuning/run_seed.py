@@ -29,7 +29,7 @@ from pipelines.tasks.features import Features
 from pipelines.tasks.prepare import TEST, TRAIN, VALIDATION, PreparedSplit
 from pipelines.tasks.scores import is_better, main_metric
 from pipelines.training.checkpoint import Checkpoint, list_checkpoints, read_state, write_checkpoint
-from pipelines.training.precision import autocast
+from pipelines.training.precision import autocast, computed_in
 from pipelines.training.workers import choose_cpu_kernels, limit_threads
 
 log = logging.getLogger(__name__)
@@ -222,6 +222,7 @@ class _Run:
             evaluations=tuple(self.evaluations),
             examples_per_second=self.num_examples / max(self.seconds, 1e-9),
             seconds=self.seconds + time.monotonic() - began,
+            precision=computed_in(task.training.precision, self.device),
         )
         result.write(task.uri)
         return result

@@ -177,6 +177,8 @@ class SeedResult:
     """Of training, evaluations left out."""
     seconds: float
     """From the first step to the result."""
+    precision: str | None = None
+    """In which the last of its processes computed matrix products; None in files older than this figure."""
 
     def write(self, uri: str) -> None:
         """Write the run's last word."""

@@ -14,6 +14,7 @@ from typing import Literal
 
 from pipelines import storage
 from pipelines.job import JobDirectory
+from pipelines.searching.agreement import last_losses
 from pipelines.searching.trial import RungResult, Trial
 from pipelines.specs.space import Point
 from pipelines.specs.trial_documents import (
@@ -123,6 +124,7 @@ class Ledger:
                             flops=one.flops,
                             score=one.score,
                             figures=dict(one.figures),
+                            losses=last_losses(one.losses),
                         )
                         for one in rungs
                     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipelines.searching.agreement import loss_agreement
 from pipelines.searching.compare import Choice
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.trial import SearchContext, make_trial
@@ -48,6 +49,7 @@ def make_outcome(
         winner=dict(winner),
         is_better_than_base=None if choice is None else choice.is_better,
         verdict=_verdict(context, ledger, settings, winner, choice),
+        loss_agreement=loss_agreement(trials, ledger.mode),
         flops_trials=sum(one.flops for one in trials),
         flops_final=_new_flops(ledger.trials),
         flops_reference=_reference_flops(context),

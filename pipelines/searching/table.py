@@ -18,6 +18,8 @@ def outcome_table(outcome: SearchOutcome) -> str:
         lines += ["## Final round", "", *_settings(outcome.settings, outcome.metric), ""]
     if outcome.leaderboard:
         lines += ["## Best trials", "", *_trials(outcome.leaderboard, outcome.metric), ""]
+    if outcome.loss_agreement:
+        lines += ["## What losses would have chosen", "", *_agreement(outcome), ""]
     lines += ["## Cost", "", _study_cost(outcome) if outcome.is_study else _search_cost(outcome)]
     return "\n".join(lines) + "\n"
 
@@ -77,6 +79,24 @@ def _trials(trials: Sequence[TrialSummary], metric: str) -> list[str]:
             f"{one.flops:.3g}",
         ]
         rows.append("| " + " | ".join(cells) + " |")
+    return rows
+
+
+def _agreement(outcome: SearchOutcome) -> list[str]:
+    """A line for each loss of training. Spearman's correlation is 1 where less loss always is a better score."""
+    head = [
+        "least at the first rung",
+        f"rank correlation with {outcome.metric}",
+        "trial",
+        "its score there",
+        "its place",
+    ]
+    rows = [f"| {' | '.join(head)} |", "|---|---|---|---|---|"]
+    for one in outcome.loss_agreement:
+        correlation = "none" if one.rank_correlation is None else f"{one.rank_correlation:.2f}"
+        score = "none" if one.chosen_score is None else f"{one.chosen_score:.4g}"
+        place = f"{one.chosen_place} of {one.num_trials}"
+        rows.append(f"| {one.loss.replace('_', ' ')} | {correlation} | {one.chosen} | {score} | {place} |")
     return rows
 
 

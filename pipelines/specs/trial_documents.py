@@ -30,6 +30,8 @@ class RungScore(Document):
     """None where the loss or the score was not finite."""
     figures: dict[str, float] = Field(default_factory=dict)
     """What the score was made of."""
+    losses: dict[str, float] = Field(default_factory=dict)
+    """Of training, at the end of the rung: means over the last fifth of its log steps."""
 
 
 class TrialSummary(Document):
@@ -111,6 +113,21 @@ class SettingScores(Document):
     times the number of settings that were tested (Bonferroni)."""
 
 
+class LossAgreement(Document):
+    """Whether a loss of training ranks the trials as their scores do, at the first rung."""
+
+    loss: str
+    num_trials: int
+    rank_correlation: float | None
+    """Spearman's: 1 where the least loss has the best score and so on, −1 where it has the worst; None where either is
+    the same for all trials."""
+    chosen: int
+    """The trial with the least loss."""
+    chosen_score: float | None
+    chosen_place: int
+    """Of that trial by its score; 1 is the best."""
+
+
 def values_of(setting: SettingScores, base: Mapping[str, Value]) -> dict[str, Value]:
     """What a setting has at the paths of the space; the base's own values where it is the base."""
     return dict(base) if setting.is_base else dict(setting.point)
@@ -139,6 +156,8 @@ class SearchOutcome(Document):
     """By more than seed noise; None without a final round."""
     verdict: str
     """In a sentence."""
+    loss_agreement: tuple[LossAgreement, ...] = ()
+    """What choosing by losses of training would have come to; empty for few trials."""
     flops_trials: float
     flops_final: float = 0.0
     flops_reference: float = 0.0

@@ -93,6 +93,7 @@ def test_a_search_survives_its_driver(stack: LocalStack) -> None:
         assert (folder / "report" / name).stat().st_size > 0
     assert found.verdict in (folder / "report" / "search.md").read_text()
     assert len(json.loads((folder / "report" / "trials.json").read_text())) >= 10
+    assert {one.loss for one in found.loss_agreement} >= {"generator_loss", "discriminator_loss"}
 
     main = result.models[0]
     assert (main.name, main.network) == ("end-to-end-search", "discriminator")

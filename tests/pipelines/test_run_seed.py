@@ -58,9 +58,7 @@ def test_an_export_answers_as_the_run_did(tmp_path: Path, kind: str) -> None:
     task = seed_task(tmp_path, kind, num_epochs=1)
     result = run_seed(task)
     scores = summarise(task.prepared, [result]).scores
-    uri = export_finetuned(
-        ExportTask(task, scores, result.num_steps, "ft-1", "toy", "CC0-1.0", str(tmp_path / "export"))
-    )
+    uri = export_finetuned(ExportTask(task, scores, result, "ft-1", "toy", "CC0-1.0", str(tmp_path / "export")))
     model_class = getattr(transformers, architecture(task))
     model, loading = model_class.from_pretrained(uri, output_loading_info=True)
     assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
@@ -88,7 +86,7 @@ def test_an_export_cuts_what_is_longer_than_it_was_trained_on(tmp_path: Path) ->
     assert task.base.encoder.max_position_embeddings == 64
     result = run_seed(task)
     scores = summarise(task.prepared, [result]).scores
-    uri = export_finetuned(ExportTask(task, scores, result.num_steps, "ft-1", "toy", None, str(tmp_path / "export")))
+    uri = export_finetuned(ExportTask(task, scores, result, "ft-1", "toy", None, str(tmp_path / "export")))
     assert transformers.AutoTokenizer.from_pretrained(uri).model_max_length == 16
     classify = transformers.pipeline("text-classification", model=uri, tokenizer=uri)
     told = classify("the film is good . " * 40, truncation=True)[0]

@@ -80,11 +80,13 @@ def test_trials_are_numbered_in_the_order_of_their_points(directory: JobDirector
 def test_what_a_trial_has_reached_adds_up_over_its_rungs(directory: JobDirectory, task: TrainingTask) -> None:
     ledger = ledger_in(directory)
     ledger.add(POINT, trial_of(task))
-    ledger.reached(0, [rung(5, 0.5, figures={"auc": 0.5}), rung(10, 0.75)])
+    curve = ((4, {"generator_loss": 3.0, "mfu": 0.1}), (5, {"generator_loss": 2.0, "mfu": 0.1}))
+    ledger.reached(0, [rung(5, 0.5, figures={"auc": 0.5}, losses=curve), rung(10, 0.75)])
     found = ledger[0]
     assert (found.score, found.step, found.tokens, found.flops) == (0.75, 10, 1000, 1e7)
     assert (found.train_seconds, found.score_seconds) == (4.0, 1.0)
     assert [(one.step, one.score, one.figures) for one in found.rungs] == [(5, 0.5, {"auc": 0.5}), (10, 0.75, {})]
+    assert [one.losses for one in found.rungs] == [{"generator_loss": 2.0}, {}]
     assert found.state == "RUNNING"
 
 

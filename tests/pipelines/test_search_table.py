@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipelines.searching.table import outcome_table
-from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary
+from pipelines.specs.trial_documents import LossAgreement, SearchOutcome, SettingScores, TrialSummary
 
 WEIGHT, SHARING = "objective.discriminator_weight", "model.sharing"
 
@@ -71,6 +71,26 @@ def test_trials_have_a_column_for_every_path_and_nothing_where_it_does_not_count
     assert head == ["trial", "state", WEIGHT, SHARING, "masking.whole_word", "probe_mean", "step", "FLOPs"]
     assert first == ["7", "completed", "12.35", "all", "", "0.1235", "20 of 20", "2e+09"]
     assert second == ["3", "stopped", "", "None", "True", "none", "7 of 20", "2e+09"]
+
+
+def test_what_losses_would_have_chosen_is_told_where_it_is_known() -> None:
+    agreement = (
+        LossAgreement(
+            loss="discriminator_loss",
+            num_trials=6,
+            rank_correlation=-0.314,
+            chosen=4,
+            chosen_score=0.51239,
+            chosen_place=5,
+        ),
+        LossAgreement(
+            loss="generator_loss", num_trials=6, rank_correlation=None, chosen=0, chosen_score=0.25, chosen_place=6
+        ),
+    )
+    _, first, second = rows_under(outcome_table(outcome(loss_agreement=agreement)), "What losses would have chosen")
+    assert first == ["discriminator loss", "-0.31", "4", "0.5124", "5 of 6"]
+    assert second == ["generator loss", "none", "0", "0.25", "6 of 6"]
+    assert "What losses" not in outcome_table(outcome())
 
 
 def test_every_line_of_a_table_has_as_many_cells() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from finished_runs import prepared_task, result_of, run_of, split
 
 from pipelines.finetuning.card import finetuned_card
 from pipelines.finetuning.export_task import ExportTask
+from pipelines.finetuning.seed_task import SeedResult
 from pipelines.finetuning.summarise import TaskSummary, mean_score, summarise, table
 from pipelines.specs.task import ClassificationTask, RegressionTask
 from pipelines.tasks.scores import medians, summary
@@ -76,6 +79,13 @@ def counted() -> TaskSummary:
     return summarise(prepared, [result_of(1, scores)])
 
 
+def export_of(one: TaskSummary, result: SeedResult, **training: Any) -> ExportTask:
+    """That result's, of a task with two seeds."""
+    return ExportTask(
+        run_of(one.prepared, seeds=[1, 2], **training), one.scores, result, "ft-1", "toy", None, "nowhere"
+    )
+
+
 NOTES = (
     "train: questions left out, since their answers fit into no window of max_sequence_length: 4",
     "validation: examples that are longer than what is read of them: 30 of 100",
@@ -126,8 +136,7 @@ def test_no_split_crowds_the_others_out_of_the_report(numbers: tuple[int, ...], 
 
 def test_a_card_tells_test_scores_and_what_was_left_out() -> None:
     one = counted()
-    export = ExportTask(run_of(one.prepared, seeds=[1, 2]), one.scores, 10, "ft-1", "toy", None, "nowhere")
-    card = finetuned_card(export, "ElectraForSequenceClassification")
+    card = finetuned_card(export_of(one, one.best), "ElectraForSequenceClassification")
     assert "| figure | median | majority | median on test |" in card
     assert "| accuracy | 0.5 | 0.25 | 0.375 |" in card
     assert "| train | 1,000 | 2 | 0 |\n| validation | 100 | 0 | 30 |\n| test | 100 | 0 | 0 |" in card
@@ -135,6 +144,15 @@ def test_a_card_tells_test_scores_and_what_was_left_out() -> None:
     assert "\n`f1` is that of the label `b`.\n" in card
     assert "accuracy: 1: 0.5, 2: –;" in card
     assert "Started from: tiny version 7." in card
+
+
+@pytest.mark.parametrize(("computed_in", "told"), [("bf16", ", bf16."), ("fp32", ", fp32."), (None, ".")])
+def test_a_card_names_the_precision_that_was_computed_in(computed_in: str | None, told: str) -> None:
+    """And not "auto"; runs that ended before it was kept say nothing."""
+    one = counted()
+    export = export_of(one, replace(one.best, precision=computed_in), precision="auto")
+    card = finetuned_card(export, "ElectraForSequenceClassification")
+    assert f"tokens an example{told}\n" in card
 
 
 @pytest.mark.parametrize(
