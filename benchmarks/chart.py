@@ -230,7 +230,7 @@ def is_meant(source: str, target: str, port: int) -> bool:
     if source == target or {source, target} <= RAY_PODS:
         return True
     callers = {
-        ("service", 8080): {"outsider", "postgresql"},
+        ("service", 8080): {"outsider"},
         ("head", 8265): {"service"},
         ("mlflow", 5000): {"service", *RAY_PODS},
         ("postgresql", 5432): {"service", "mlflow"},
@@ -271,6 +271,8 @@ def _job(
             time.sleep(cut_seconds)
             hosts.cut(WORKERS[1], is_cut=False)
             _tell(started, f"{job_id}: {WORKERS[1]} was unplugged for {cut_seconds:g} s at step {step}")
+        for name in hosts.restart_ended():
+            _tell(started, f"{name} has ended by itself, and is started again; the job: {_said(job)}")
         if job["state"] in ("SUCCEEDED", "FAILED", "CANCELLED"):
             break
         if time.monotonic() > deadline:
@@ -326,6 +328,11 @@ def _fails(hosts: ChartHosts, name: str, *command: str) -> str:
         return hosts.execute(name, *command)
     except SystemExit as error:
         return str(error).strip()
+
+
+def _said(job: Mapping[str, Any]) -> str:
+    progress = job.get("progress") or {}
+    return f"step {progress.get('step')}, {progress.get('message')!r}"
 
 
 def _trains(hosts: ChartHosts, name: str) -> bool:

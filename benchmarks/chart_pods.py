@@ -180,6 +180,16 @@ class ChartHosts:
         pod.process.wait(timeout=30)
         self._ip("netns", "delete", pod.network)
 
+    def restart_ended(self) -> list[str]:
+        """Start pods again that have ended, as Kubernetes does, but with new scratch volumes; their names."""
+        ended = [pod for pod in self.pods.values() if pod.process.poll() is not None]
+        for pod in ended:
+            self.stop(pod.name)
+            self.start(pod.plan)
+        if ended:
+            self.apply_policies()
+        return [pod.name for pod in ended]
+
     def wait_until_ready(self, name: str) -> None:
         """Return when the readiness probe of a pod is content, asked from within.
 

@@ -23,6 +23,7 @@ from pipelines.record.identity import RunIdentity
 from pipelines.rows.loader import ValidationRows
 from pipelines.training.checkpoint import list_checkpoints
 from pipelines.training.curve import CurveTelemetry, say_alive
+from pipelines.training.lost_workers import TellJob, TellTrial
 from pipelines.training.shared_memory import COLLECTIVE_TIMEOUT_SECONDS, open_shared_memory
 from pipelines.training.task import TrainingTask, training_rows
 from pipelines.training.telemetry import HEADLINE_LOSSES, RecordedTelemetry, SilentTelemetry, Telemetry
@@ -72,7 +73,9 @@ def fit(task: WorkerTask) -> None:
     if use_gpu:
         resources["GPU"] = spec.compute.gpus_per_worker
     directory = JobDirectory(task.job_uri)
-    callbacks: list[Any] = [_SayWaiting(task.job_uri)] if task.run is None else []
+    tell: ray.train.UserCallback = TellTrial(task.job_uri)
+    if task.run is not None:
+        tell = TellJob(Claim(task.job_uri, task.attempt, task.token), spec.compute.num_workers)
     trainer = TorchTrainer(
         train_worker,
         train_loop_config={"task": task, "logs": current_context()},
@@ -86,7 +89,7 @@ def fit(task: WorkerTask) -> None:
             storage_path=directory.path(RAY_TRAIN_FOLDER),
             failure_config=FailureConfig(max_failures=spec.training.max_failures),
             worker_runtime_env={"env_vars": WORKER_ENVIRONMENT},
-            callbacks=callbacks,
+            callbacks=[tell],
         ),
     )
     outcome_uri = directory.path(OUTCOME_FILE)
@@ -98,17 +101,6 @@ def fit(task: WorkerTask) -> None:
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
     trainer.fit()
     _raise_outcome(storage.read_json(outcome_uri), task.training.checkpoints_uri)
-
-
-class _SayWaiting(ray.train.UserCallback):
-    """Of a trial's workers: when one is lost all are started anew, and may wait for room first."""
-
-    def __init__(self, trial_uri: str) -> None:
-        self._trial_uri = trial_uri
-
-    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        """Their last sign of life is no longer theirs."""
-        say_alive(self._trial_uri, "waiting for new workers", is_waiting=True)
 
 
 def _check_rows(task: TrainingTask) -> None:
