@@ -73,9 +73,9 @@ def fit(task: WorkerTask) -> None:
     if use_gpu:
         resources["GPU"] = spec.compute.gpus_per_worker
     directory = JobDirectory(task.job_uri)
-    tell: ray.train.UserCallback = TellTrial(task.job_uri)
+    callbacks: list[Any] = [TellTrial(task.job_uri)]
     if task.run is not None:
-        tell = TellJob(Claim(task.job_uri, task.attempt, task.token), spec.compute.num_workers)
+        callbacks = [TellJob(Claim(task.job_uri, task.attempt, task.token), spec.compute.num_workers)]
     trainer = TorchTrainer(
         train_worker,
         train_loop_config={"task": task, "logs": current_context()},
@@ -89,7 +89,7 @@ def fit(task: WorkerTask) -> None:
             storage_path=directory.path(RAY_TRAIN_FOLDER),
             failure_config=FailureConfig(max_failures=spec.training.max_failures),
             worker_runtime_env={"env_vars": WORKER_ENVIRONMENT},
-            callbacks=[tell],
+            callbacks=callbacks,
         ),
     )
     outcome_uri = directory.path(OUTCOME_FILE)
