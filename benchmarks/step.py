@@ -29,10 +29,11 @@ from contenders.ours import Ours
 from contenders.products import Products
 from contenders.sizes import Size, size_of
 
+from pipelines.specs.compute import Precision
 from pipelines.training.rate import matrix_product_flops_per_second
 from pipelines.training.workers import choose_cpu_kernels, keep_freed_memory
 
-PRECISIONS = ("bf16", "fp32")
+PRECISIONS: tuple[Precision, ...] = ("bf16", "fp32")
 REFERENCE = "transformers naive"
 # Rows × length of a step measured here, and of the recipe's own batch.
 GPU_SIZES = {"small": (128, 128), "base": (32, 512)}

@@ -15,6 +15,8 @@ from electra_core.objectives.corruption import corrupt
 from electra_core.objectives.electra import detect
 from electra_core.optimizer import clip_by_global_norm, make_optimizer, set_learning_rate
 from electra_core.randomness import Draws
+from pipelines.specs.compute import Precision
+from pipelines.training.precision import muon_products_dtype
 
 LEARNING_RATE = 1e-4
 
@@ -23,12 +25,13 @@ class Ours(Contender):
     """Masking, both networks forward and backward, clip, optimizer."""
 
     def __init__(
-        self, size: Size, precision: str, device: torch.device, optimizer: OptimizerConfig | None = None
+        self, size: Size, precision: Precision, device: torch.device, optimizer: OptimizerConfig | None = None
     ) -> None:
         self.size, self.device = size, device
         self.networks = networks_of(size).to(device).train()
         self._config = optimizer or OptimizerConfig()
-        self._optimizer = make_optimizer(self.networks, self._config)
+        products_dtype = muon_products_dtype(precision, device)
+        self._optimizer = make_optimizer(self.networks, self._config, products_dtype=products_dtype)
         self._parameters = list(self.networks.parameters())
         self._batches = batches_of(size, device)
         self._weight = self.networks.objective_config.discriminator_weight

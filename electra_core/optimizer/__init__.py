@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 
 from electra_core.config import OptimizerConfig
@@ -24,13 +25,19 @@ __all__ = [
 ]
 
 
-def make_optimizer(networks: nn.Module, config: OptimizerConfig, peers: Peers | None = None) -> ElectraAdam:
+def make_optimizer(
+    networks: nn.Module,
+    config: OptimizerConfig,
+    peers: Peers | None = None,
+    products_dtype: torch.dtype = torch.float32,
+) -> ElectraAdam:
     """The optimizer `config.name` over all of `networks`; set its rate with `set_learning_rate` before each step.
 
     Args:
         networks: parameters by the names of `ElectraForPretraining`.
         config: the rules.
         peers: data-parallel workers Muon shares its work with.
+        products_dtype: what Muon's matrix products compute in.
     """
     groups = parameter_groups(networks, config)
     options: dict[str, Any] = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
@@ -45,5 +52,6 @@ def make_optimizer(networks: nn.Module, config: OptimizerConfig, peers: Peers | 
                 momentum=config.muon_momentum,
                 num_newton_schulz_steps=config.muon_ns_steps,
                 peers=peers,
+                products_dtype=products_dtype,
                 **options,
             )

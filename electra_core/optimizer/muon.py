@@ -19,22 +19,21 @@ coefficients are chosen for a steep start rather than for an exact end."""
 
 
 @torch.no_grad()
-def orthogonalised(matrices: Tensor, num_steps: int) -> Tensor:
+def orthogonalised(matrices: Tensor, num_steps: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Each matrix U·S·Vᵀ taken to about U·Vᵀ by Newton–Schulz iteration.
-
-    bf16 on CUDA, where its products are many times faster and the iteration forgives their rounding; float32 on the
-    CPU, where bf16 is emulated on most processors, and would then cost more than it saves.
 
     Args:
         matrices: float[N, R, C], any scale; a matrix of zeros stays so.
         num_steps: iterations; 5 bring all but the smallest singular values into [0.7, 1.2].
+        dtype: of the products. The iteration forgives the rounding of bf16: take it where its products are many times
+            as fast, on GPUs and on processors with matrix units. Elsewhere it costs more than it saves.
 
     Returns:
         [N, R, C] in the dtype of `matrices`.
 
     Source: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon.
     """
-    x = matrices.to(torch.bfloat16 if matrices.is_cuda else torch.float32)
+    x = matrices.to(dtype)
     is_tall = x.shape[-2] > x.shape[-1]
     if is_tall:
         x = x.mT  # the products are as large as the shorter side
@@ -108,6 +107,7 @@ class Muon(AdamW):
         momentum: float = 0.95,
         num_newton_schulz_steps: int = 5,
         peers: Peers | None = None,
+        products_dtype: torch.dtype = torch.float32,
     ) -> None:
         """Take the groups of `parameter_groups`.
 
@@ -120,9 +120,11 @@ class Muon(AdamW):
             momentum: μ.
             num_newton_schulz_steps: iterations of `orthogonalised`.
             peers: workers to share its work with; each does all of it where there are none.
+            products_dtype: what `orthogonalised` multiplies in.
         """
         super().__init__(params, lr, betas, eps, weight_decay)
         self._momentum = momentum
+        self._products_dtype = products_dtype
         self._num_steps = num_newton_schulz_steps
         self._peers = peers
 
@@ -174,14 +176,14 @@ class Muon(AdamW):
         gain. The parts are exchanged in one message: each has its price, however short.
         """
         if self._peers is None or self._peers.world_size == 1:
-            return [orthogonalised(batch, self._num_steps) for batch in batches]
+            return [orthogonalised(batch, self._num_steps, self._products_dtype) for batch in batches]
         size, rank = self._peers.world_size, self._peers.rank
         counts = [-(-len(batch) // size) for batch in batches]
         parts = []
         for batch, count in zip(batches, counts, strict=True):
             part = batch[rank * count :][:count]
             done = batch.new_zeros(count, *batch.shape[1:])  # the last workers' parts may be shorter, or empty
-            done[: len(part)] = orthogonalised(part, self._num_steps)
+            done[: len(part)] = orthogonalised(part, self._num_steps, self._products_dtype)
             parts.append(done)
         gathered = self._peers.gather_equal(torch.cat([part.flatten() for part in parts])).view(size, -1)
         columns = gathered.split([part.numel() for part in parts], dim=1)

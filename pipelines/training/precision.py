@@ -39,6 +39,18 @@ def is_bf16_faster(device: torch.device) -> bool:
     return "amx_bf16" in flags or (vendor == "AuthenticAMD" and "avx512_bf16" in flags)
 
 
+def muon_products_dtype(wanted: Precision, device: torch.device) -> torch.dtype:
+    """What Muon multiplies in: bf16 where a device has units for matrices of it, unless a CPU is to compute in fp32.
+
+    On one core of an Intel Xeon with AMX it takes a fifth of the time of fp32 for twelve matrices of 192 × 192, and a
+    third for six of 192 × 768. Without AMX bf16 gains less than what `_iterate_gram`, which needs fp32, saves.
+    """
+    if device.type == "cuda":
+        return torch.bfloat16
+    has_units = device.type == "cpu" and "amx_bf16" in processor()[1]
+    return torch.bfloat16 if has_units and computed_in(wanted, device) == "bf16" else torch.float32
+
+
 @lru_cache(maxsize=1)
 def processor() -> tuple[str, frozenset[str]]:
     """Maker and features of this machine's processor, as Linux names them; nothing where it is not Linux on x86."""

@@ -29,7 +29,7 @@ from pipelines.training.batches import Batches
 from pipelines.training.checkpoint import restore_checkpoint
 from pipelines.training.checkpoint_writer import CheckpointWriter
 from pipelines.training.evaluate import evaluate
-from pipelines.training.precision import autocast, computed_in
+from pipelines.training.precision import autocast, computed_in, muon_products_dtype
 from pipelines.training.rate import matrix_product_flops_per_second
 from pipelines.training.task import TrainingTask, build_networks
 from pipelines.training.telemetry import Telemetry
@@ -58,7 +58,8 @@ def train(task: TrainingTask, worker: Worker, telemetry: Telemetry, guard: Guard
     networks = build_networks(spec, task.corpus).to(worker.device)
     start_from(networks, task.initial_weights)  # a checkpoint of this job, restored below, outranks it
     # Of all parameters, whichever the first stage trains: so it is saved alike in every stage.
-    optimizer = make_optimizer(networks, spec.optimizer, worker)
+    muon_dtype = muon_products_dtype(training.precision, worker.device)
+    optimizer = make_optimizer(networks, spec.optimizer, worker, muon_dtype)
     step = restore(task, worker, networks, optimizer)
     parameters = list(networks.parameters())
 

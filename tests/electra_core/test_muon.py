@@ -17,9 +17,12 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(3, 16, 16), (2, 8, 40), (2, 40, 8)])
-def test_five_iterations_bring_singular_values_near_one(shape):
-    values = torch.linalg.svdvals(orthogonalised(random(*shape), 5))
+def test_five_iterations_bring_singular_values_near_one(shape, dtype):
+    result = orthogonalised(random(*shape), 5, dtype)
+    assert result.dtype == torch.float32
+    values = torch.linalg.svdvals(result)
     # A square Gaussian matrix may have a singular value near 0, which five iterations cannot lift.
     assert values.max() < 1.25
     assert values.median() > 0.65
@@ -43,6 +46,13 @@ def test_singular_vectors_and_scale_free():
 def test_iterating_on_the_short_side_gives_the_same(num_steps, rank):
     matrix = random(2, 12, rank) @ random(2, rank, 40, seed=1) / 100
     torch.testing.assert_close(_iterate_gram(matrix, num_steps), _iterate(matrix, num_steps), rtol=1e-4, atol=2e-5)
+
+
+def test_bf16_comes_to_the_same_but_for_its_rounding():
+    matrices = random(4, 24, 24)
+    exact, rounded = orthogonalised(matrices, 5), orthogonalised(matrices, 5, torch.bfloat16)
+    assert not torch.equal(exact, rounded)
+    assert torch.nn.functional.cosine_similarity(exact.flatten(), rounded.flatten(), dim=0) > 0.995
 
 
 def test_a_matrix_of_zeros_stays():

@@ -6,7 +6,7 @@ import torch
 from pipelines.specs.parsing import resolve_spec
 from pipelines.specs.spec_errors import SpecError
 from pipelines.training import precision
-from pipelines.training.precision import autocast, computed_in
+from pipelines.training.precision import autocast, computed_in, muon_products_dtype
 
 CPU = torch.device("cpu")
 
@@ -27,6 +27,21 @@ def test_auto_goes_by_the_processor(
     monkeypatch.setattr(precision, "processor", lambda: (vendor, frozenset(flags)))
     assert computed_in("auto", CPU) == expected
     assert (computed_in("fp32", CPU), computed_in("bf16", CPU)) == ("fp32", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "flags", "expected"),
+    [
+        ("auto", {"amx_bf16"}, torch.bfloat16),
+        ("fp32", {"amx_bf16"}, torch.float32),
+        ("bf16", {"avx512_bf16"}, torch.float32),
+    ],
+)
+def test_muon_multiplies_in_bf16_where_there_are_units_for_it(
+    monkeypatch: pytest.MonkeyPatch, wanted: precision.Precision, flags: set[str], expected: torch.dtype
+) -> None:
+    monkeypatch.setattr(precision, "processor", lambda: ("GenuineIntel", frozenset(flags)))
+    assert muon_products_dtype(wanted, CPU) == expected
 
 
 @pytest.mark.parametrize("wanted", ["auto", "fp32", "bf16"])
