@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from electra_core.batches import MaskedBatch
 from electra_core.config import ObjectiveConfig, ObjectiveName
+from electra_core.networks import PretrainingNetworks
 from electra_core.objectives.adversarial import adversarial
 from electra_core.objectives.electra import electra, electra_15, random_15
 from electra_core.objectives.electric import electric
@@ -14,9 +15,6 @@ from electra_core.objectives.sums import Detection, Loss, ObjectiveSums
 from electra_core.objectives.two_stage import two_stage
 from electra_core.randomness import Draws
 
-if TYPE_CHECKING:
-    from electra_core.pretraining import ElectraForPretraining
-
 __all__ = ["OBJECTIVES", "Detection", "Loss", "Objective", "ObjectiveSums"]
 
 
@@ -24,7 +22,7 @@ class Objective(Protocol):
     """From networks and a batch to sums of losses and statistics."""
 
     def __call__(
-        self, networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
+        self, networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
     ) -> ObjectiveSums:
         """Run the networks on a batch."""
         ...

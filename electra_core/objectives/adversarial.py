@@ -5,25 +5,21 @@ B rows, L positions, N masked positions per row, M = B · N, V padded_vocab_size
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 
 from electra_core.batches import MaskedBatch
 from electra_core.config import ObjectiveConfig
+from electra_core.networks import PretrainingNetworks
 from electra_core.objectives.corruption import Corruption, put_in
 from electra_core.objectives.electra import detect
 from electra_core.objectives.sums import Loss, ObjectiveSums
 from electra_core.randomness import Draws
 from electra_core.sampling import sample, sampling_weights
 
-if TYPE_CHECKING:
-    from electra_core.pretraining import ElectraForPretraining
-
 
 def adversarial(
-    networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
+    networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
 ) -> ObjectiveSums:
     """λ · RTD for the discriminator; REINFORCE with a learned baseline, one sample, for the generator.
 

@@ -6,7 +6,6 @@ B rows, L positions, N masked positions per row, M = B · N, V padded_vocab_size
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,11 +14,9 @@ from electra_core.batches import MaskedBatch
 from electra_core.config import ObjectiveConfig
 from electra_core.heads import gather_positions
 from electra_core.masked_prediction import predict_masked
+from electra_core.networks import PretrainingNetworks
 from electra_core.objectives.sums import Loss
 from electra_core.randomness import Draws
-
-if TYPE_CHECKING:
-    from electra_core.pretraining import ElectraForPretraining
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ class Corruption:
         return {"generator_correct": self.generator_correct, "generator_correct_positions": self.batch.num_masked}
 
 
-def corrupt(networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig) -> Corruption:
+def corrupt(networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig) -> Corruption:
     """Run the generator and put one sample per masked position into the original rows.
 
     Args:
@@ -97,7 +94,7 @@ def put_in(batch: MaskedBatch, sampled_BN: Tensor) -> Tensor:
 
 
 def _corrupt_with_noise(
-    networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
+    networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
 ) -> Corruption:
     """Replacements from a fixed distribution; nothing is trained by them."""
     original_BN = batch.original_ids.gather(1, batch.masked_positions)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from electra_core.batches import MaskedBatch
 from electra_core.config import ObjectiveConfig
+from electra_core.networks import PretrainingNetworks
 from electra_core.objectives.corruption import Corruption, corrupt
 from electra_core.objectives.detection import at_masked_positions, detection_loss, detection_statistics, marked
 from electra_core.objectives.sums import Detection, ObjectiveSums
 from electra_core.randomness import Draws
 
-if TYPE_CHECKING:
-    from electra_core.pretraining import ElectraForPretraining
 
-
-def electra(
-    networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
-) -> ObjectiveSums:
+def electra(networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig) -> ObjectiveSums:
     """MLM(generator) + λ · RTD over every real position, [CLS] and [SEP] included.
 
     Args:
@@ -34,7 +28,7 @@ def electra(
 
 
 def electra_15(
-    networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
+    networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
 ) -> ObjectiveSums:
     """ELECTRA 15 %: the discriminator is asked about masked positions only. Arguments as for `electra`."""
     corruption = corrupt(networks, batch, draws, config)
@@ -42,7 +36,7 @@ def electra_15(
 
 
 def random_15(
-    networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
+    networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
 ) -> ObjectiveSums:
     """The discriminator is asked about as many positions as are masked, chosen anew. Arguments as for `electra`.
 
@@ -65,7 +59,7 @@ def at_random_positions(batch: MaskedBatch, draws: Draws) -> Tensor:
 
 
 def detect(
-    networks: ElectraForPretraining,
+    networks: PretrainingNetworks,
     corruption: Corruption,
     draws: Draws,
     discriminator_weight: float,

@@ -5,8 +5,6 @@ B rows, L positions, N masked positions per row, V padded_vocab_size.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,19 +12,15 @@ from torch import Tensor
 from electra_core.batches import MaskedBatch
 from electra_core.config import ObjectiveConfig
 from electra_core.heads import gather_positions
+from electra_core.networks import PretrainingNetworks
 from electra_core.objectives.corruption import put_in
 from electra_core.objectives.detection import at_masked_positions, detection_loss, detection_statistics
 from electra_core.objectives.sums import Detection, Loss, ObjectiveSums
 from electra_core.randomness import Draws
 from electra_core.sampling import sample, sampling_weights
 
-if TYPE_CHECKING:
-    from electra_core.pretraining import ElectraForPretraining
 
-
-def electric(
-    networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
-) -> ObjectiveSums:
+def electric(networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig) -> ObjectiveSums:
     """Cloze(two towers) + λ · NCE over every real position: algorithm 2 of the paper.
 
     The main network gives each token an energy E, so that p̂(x_t | rest) = exp(−E_t). Of a row's n real tokens k are

@@ -5,8 +5,6 @@ B rows, L positions, N masked positions per row, M = B · N, V padded_vocab_size
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,16 +13,14 @@ from electra_core.batches import MaskedBatch
 from electra_core.config import ObjectiveConfig
 from electra_core.heads import gather_positions
 from electra_core.masked_prediction import score_masked
+from electra_core.networks import PretrainingNetworks
 from electra_core.objectives.corruption import corrupt
 from electra_core.objectives.detection import detection_statistics
 from electra_core.objectives.sums import Detection, Loss, ObjectiveSums
 from electra_core.randomness import Draws
 
-if TYPE_CHECKING:
-    from electra_core.pretraining import ElectraForPretraining
 
-
-def mlm(networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig) -> ObjectiveSums:
+def mlm(networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig) -> ObjectiveSums:
     """BERT (Devlin et al. 2019): the main network alone fills masked positions; no generator runs.
 
     Args:
@@ -41,7 +37,7 @@ def mlm(networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, confi
 
 
 def replace_mlm(
-    networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
+    networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
 ) -> ObjectiveSums:
     """Replace MLM: the main network predicts the originals of masked positions from the corrupted input.
 
@@ -57,7 +53,7 @@ def replace_mlm(
 
 
 def all_tokens_mlm(
-    networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
+    networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
 ) -> ObjectiveSums:
     """All-Tokens MLM: the main network predicts every real token from the corrupted input, and may copy.
 
@@ -95,7 +91,7 @@ def all_tokens_mlm(
 
 
 def _masked_prediction(
-    networks: ElectraForPretraining, batch: MaskedBatch, input_ids: Tensor, draws: Draws
+    networks: PretrainingNetworks, batch: MaskedBatch, input_ids: Tensor, draws: Draws
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of the originals at masked positions, summed, and how many are the most probable token."""
     attention_mask = None if batch.is_packed else batch.attention_mask

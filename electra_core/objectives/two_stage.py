@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from electra_core.batches import MaskedBatch
 from electra_core.config import ObjectiveConfig
 from electra_core.embeddings import SeparateEmbeddings
+from electra_core.networks import PretrainingNetworks
 from electra_core.objectives.corruption import corrupt
 from electra_core.objectives.electra import detect
 from electra_core.objectives.sums import ObjectiveSums
 from electra_core.randomness import Draws
 
-if TYPE_CHECKING:
-    from electra_core.pretraining import ElectraForPretraining
-
 
 def two_stage(
-    networks: ElectraForPretraining, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
+    networks: PretrainingNetworks, batch: MaskedBatch, draws: Draws, config: ObjectiveConfig
 ) -> ObjectiveSums:
     """MLM(generator) in stage 0, RTD against the frozen generator in stage 1; each loss has weight 1.
 
@@ -32,7 +28,7 @@ def two_stage(
     return detect(networks, corruption, draws, discriminator_weight=1.0, generator_weight=None)
 
 
-def enter_stage(networks: ElectraForPretraining, stage: int, is_start: bool) -> None:
+def enter_stage(networks: PretrainingNetworks, stage: int, is_start: bool) -> None:
     """Freeze what the stage does not train, and at the start of stage 1 give the discriminator the generator's weights.
 
     Its head stays as it was initialised: the generator has none like it. An optimizer made of all parameters before

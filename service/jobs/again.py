@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pipelines.specs.jobs import JobSpec
 from pipelines.specs.parsing import dump_spec
 from service.access.audit import Caller
 from service.errors import FailsAgainError, Fault, WrongStateError
 from service.http.schemas import JobAgain
+from service.jobs.jobs import Created, Jobs
 from service.records import Job
 from service.states import FAILS_AGAIN_UNCHANGED, JobState
-
-if TYPE_CHECKING:
-    from service.jobs.jobs import Created, Jobs
 
 
 class Again:

@@ -32,7 +32,6 @@ from service.errors import (
 )
 from service.http.schemas import JobCreate, JobQuery
 from service.interfaces import DuplicateKeyError, IdempotencyKey, JobFilter, JobStore, QuotaStore
-from service.jobs.again import Again
 from service.jobs.bounds import Bounds
 from service.jobs.kept_inputs import kept_sections
 from service.jobs.namespaces import in_project, without_own_model_name
@@ -87,7 +86,6 @@ class Jobs:
         self._sources = SourcePolicy(settings, self._project_of)
         self.bounds = Bounds(settings)
         self.wishes = Wishes(store, wake, self.bounds)
-        self.again = Again(self)
 
     def create(self, request: JobCreate, key: str | None = None, *, caller: Caller, project: str) -> Created:
         """Take a job, or find the one that the same request made before.

@@ -15,6 +15,7 @@ from service.http.problems import problems
 from service.http.routes.bodies import StrictJsonRoute
 from service.http.routes.jobs import CREATED_HEADERS, IdempotencyKeyHeader, JobId
 from service.http.schemas import JobAgain, JobEdit, JobPublic
+from service.jobs.again import Again
 from service.jobs.jobs import Created
 from service.settings import Settings
 
@@ -99,7 +100,7 @@ def retry_job(asked: AskedAgainDep, jobs: JobsDep) -> JobPublic:
 
     `goes_on_with` in the answer says what is taken over. Models and the corpus are those of the old job.
     """
-    return asked.answer(jobs.again.retry)
+    return asked.answer(Again(jobs).retry)
 
 
 @router.post("/jobs/{job_id}/clone", status_code=202, responses=problems(404, 409, 415) | CREATED_HEADERS)
@@ -108,4 +109,4 @@ def clone_job(asked: AskedAgainDep, jobs: JobsDep) -> JobPublic:
 
     Aliases of models and sources are looked up anew.
     """
-    return asked.answer(jobs.again.clone)
+    return asked.answer(Again(jobs).clone)
