@@ -124,7 +124,9 @@ def test_importance_of_choices_of_many_values_is_reckoned_in_seconds() -> None:
     """With a column for each value this did not end."""
     ratio, layers = "model.generator_size_ratio", "model.num_hidden_layers"
     values = {ratio: [round(n / 64, 3) for n in range(8, 65)], layers: [*range(1, 41)]}
-    space = TypeAdapter(Space).validate_python({path: {"type": "choice", "values": own} for path, own in values.items()})
+    space = TypeAdapter(Space).validate_python(
+        {path: {"type": "choice", "values": own} for path, own in values.items()}
+    )
     rng = random.Random(0)
     points = [{path: rng.choice(own) for path, own in values.items()} for _ in range(60)]
     trials = [trial(n, float(point[layers]), point=point) for n, point in enumerate(points)]

@@ -135,7 +135,7 @@ def test_a_setting_on_its_way_is_its_seeds_at_each_rung() -> None:
 
 
 def test_the_settings_of_a_study_are_the_grids_and_the_base_is_one_of_them(tmp_path: Path) -> None:
-    space = f"space: {{{RATIO}: {{type: grid, values: [0.5, 0.25]}}, {WEIGHT}: {{type: grid, values: [50.0, -1.0]}}}}"
+    space = f"space: {{{RATIO}: {{type: grid, values: [0.5, '.25', 0.25]}}, {WEIGHT}: {{type: grid, values: [50.0, -1.0]}}}}"
     spec = load_spec(STUDY.replace("preset: tiny", "preset: tiny, model: {generator_size_ratio: 0.5}") + space)
     assert isinstance(spec, SearchSpec)
     (tmp_path / "corpus").mkdir()
@@ -145,10 +145,10 @@ def test_the_settings_of_a_study_are_the_grids_and_the_base_is_one_of_them(tmp_p
     context = SearchContext(spec, base, corpus, None, directory.uri, rung_shares(spec.scheduler))
     ledger = Ledger(directory, "fixed_corruption_auc", "max")
     points = study_points(context, ledger)
-    assert points == [{}, {RATIO: 0.25, WEIGHT: 50.0}]
-    assert [one.point[WEIGHT] for one in ledger.trials] == [-1.0, -1.0]
+    assert points == [{}, {RATIO: ".25", WEIGHT: 50.0}], "what is the same training counts once"
+    assert [one.point[WEIGHT] for one in ledger.trials] == [-1.0] * 3
     assert study_points(context, ledger) == points
-    assert len(ledger.trials) == 2
+    assert len(ledger.trials) == 3
     assert final_context(context).shares == (0.5, 1.0)
 
 
