@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.searching.paper import published
+from pipelines.searching.paper import CURVE, CURVE_NAMES, CURVE_SOURCE, published
 from pipelines.specs.space import Point, Value
 from pipelines.specs.trial_documents import RungSpread, SearchOutcome, SettingScores, TrialSummary, values_of
 
@@ -41,12 +41,33 @@ def study_table(outcome: SearchOutcome) -> list[str]:
             *(_text(values[path]) if path in values else "" for path in paths),
             "none" if setting.mean is None else f"{setting.mean:.4g}",
             f"{min(scores):.4g} to {max(scores):.4g}" if scores else "",
-            str(len(scores)),
+            f"{len(scores)}, {len(setting.diverged)} diverged" if setting.diverged else str(len(scores)),
             f"{setting.flops:.3g}",
             *(f"{found[1]:.1f}" if found and found[0] == source else "" for source in sources),
         ]
         rows.append("| " + " | ".join(cells) + " |")
     return rows
+
+
+def way_tables(outcome: SearchOutcome) -> list[str]:
+    """Markdown: quality against FLOPs, of settings that were scored on their way; and the paper's, of both objectives
+    that it prints a curve or its end of.
+    """
+    of_way = [one for one in outcome.settings if len(one.rungs) > 1]
+    if not of_way:
+        return []
+    rows = [f"| setting | FLOPs | mean {outcome.metric} | spread |", "|---|---|---|---|"]
+    rows += [
+        f"| {_name(one, outcome.base)} | {at.flops:.3g} | {at.mean:.4g} | {at.least:.4g} to {at.most:.4g} |"
+        for one in of_way
+        for at in one.rungs
+    ]
+    tables = ["## On the way", "", *rows, ""]
+    if CURVE_NAMES <= {values_of(one, outcome.base).get("objective.name") for one in of_way}:
+        tables += [f"| in the paper | FLOPs | {CURVE_SOURCE} |", "|---|---|---|"]
+        tables += [f"| {model} | {flops:.2g} | {score:.1f} |" for model, flops, score in CURVE]
+        tables += [""]
+    return tables
 
 
 def draw_study(outcome: SearchOutcome, path: Path) -> None:

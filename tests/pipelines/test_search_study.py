@@ -10,11 +10,12 @@ from matplotlib.image import imread
 from training_task import write_corpus
 
 from pipelines.job import JobDirectory
+from pipelines.searching.compare import best_of_study
 from pipelines.searching.final_round import final_context, study_points
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.paper import published
 from pipelines.searching.rungs import rung_shares
-from pipelines.searching.study import draw_study, rung_spreads, study_table
+from pipelines.searching.study import draw_study, rung_spreads, study_table, way_tables
 from pipelines.searching.table import outcome_table
 from pipelines.searching.trial import SearchContext
 from pipelines.specs.parsing import load_spec
@@ -90,6 +91,29 @@ def test_the_networks_that_corrupt_are_part_of_a_studys_cost() -> None:
     assert outcome_table(found).endswith("1 settings took 6e+12 FLOPs of training, the reference generator 2.5e+11.\n")
 
 
+def test_of_settings_scored_on_their_way_the_table_has_every_rung_and_the_papers_curve() -> None:
+    rungs = tuple(RungSpread(flops=n * 1e9, mean=n, least=n - 1, most=n + 1) for n in (1, 2))
+    found = study({NAME: "electra"}, setting({NAME: "mlm"}, 2.0, rungs=rungs), setting({}, 1.0, rungs=rungs))
+    rows = [cells(row) for row in way_tables(found)]
+    assert [row for row in rows if row[0] == "mlm"] == [
+        ["mlm", "1e+09", "1", "0 to 2"],
+        ["mlm", "2e+09", "2", "1 to 3"],
+    ]
+    assert ["BERT-Small", "1.4e+18", "75.1"] in rows
+    assert "## On the way" in outcome_table(found)
+    alone = study({NAME: "electra"}, setting({}, 1.0, rungs=rungs))
+    assert "BERT" not in outcome_table(alone), "the paper's curve is of both"
+    assert way_tables(study({NAME: "electra"}, setting({}, 1.0, rungs=rungs[:1]))) == []
+
+
+def test_a_setting_that_diverged_with_a_seed_does_not_win_by_the_others() -> None:
+    lucky, sound = setting({NAME: "mlm"}, 99.0, diverged=(2,)), setting({}, 68.0, 71.0)
+    assert best_of_study((lucky, sound, setting({NAME: "x"}))) == sound
+    assert best_of_study((lucky,)) == lucky
+    assert best_of_study((setting({NAME: "x"}),)) is None
+    assert cells(study_table(study({NAME: "electra"}, lucky, sound))[2])[3] == "1, 1 diverged"
+
+
 def test_what_differs_from_the_paper_in_more_than_one_thing_is_not_held_against_it() -> None:
     assert published({NAME: "electra"}) == ("GLUE, Table 5", 85.0)
     assert published({NAME: "electra", RATIO: 0.5}) is None
@@ -135,7 +159,8 @@ def test_a_setting_on_its_way_is_its_seeds_at_each_rung() -> None:
 
 
 def test_the_settings_of_a_study_are_the_grids_and_the_base_is_one_of_them(tmp_path: Path) -> None:
-    space = f"space: {{{RATIO}: {{type: grid, values: [0.5, '.25', 0.25]}}, {WEIGHT}: {{type: grid, values: [50.0, -1.0]}}}}"
+    ratios, weights = "{type: grid, values: [0.5, '.25', 0.25]}", "{type: grid, values: [50.0, -1.0]}"
+    space = f"space: {{{RATIO}: {ratios}, {WEIGHT}: {weights}}}"
     spec = load_spec(STUDY.replace("preset: tiny", "preset: tiny, model: {generator_size_ratio: 0.5}") + space)
     assert isinstance(spec, SearchSpec)
     (tmp_path / "corpus").mkdir()
