@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from pydantic import TypeAdapter
 
 from pipelines.searching.figures import MIN_TRIALS_FOR_IMPORTANCE, RungPoint, SearchFigures, search_figures
-from pipelines.searching.plots import PAGE_FILE, draw_search
+from pipelines.searching.plots import BELOW, PAGE_FILE, _axes_of, draw_search
 from pipelines.specs.space import Space
 from pipelines.specs.trial_documents import RungScore, TrialState, TrialSummary
 
@@ -143,6 +143,16 @@ def test_importance_needs_trials_and_scores_that_differ() -> None:
     assert figures_of(*drawn_points(MIN_TRIALS_FOR_IMPORTANCE)).importance
     same = [one.model_copy(update={"rungs": trial(0, 0.5).rungs}) for one in drawn_points(10)]
     assert figures_of(*same).importance == {}
+
+
+def test_where_a_path_does_not_count_its_axis_says_so_and_shows_no_value() -> None:
+    """A line straight to the next axis would cross this one at a value that the trial did not have."""
+    points = {0: {SHARING: "all", RATE: 0.5}, 1: {SHARING: "all", RATE: 0.75}, 2: {SHARING: "none"}}
+    found = figures_of(*(trial(n, 0.5 + n / 10, point=point) for n, point in points.items()))
+    sharing, rate = _axes_of(found)
+    assert [rate.place_of(one) for one in found.scored] == [0, 1, BELOW]
+    assert rate.ticks == [(BELOW, "does not count"), (0, "0.5"), (1, "0.75")]
+    assert [text for _, text in sharing.ticks] == ["all", "none"]
 
 
 class _Page(HTMLParser):
