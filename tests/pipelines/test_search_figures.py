@@ -224,7 +224,7 @@ def test_words_and_absent_values_have_places_on_their_axes(tmp_path: Path) -> No
     parallel, _ = traces_of(_Page((tmp_path / PAGE_FILE).read_text()))
     by_label = {one["label"]: one for one in parallel[0]["dimensions"]}
     assert by_label["masking.whole_word"]["values"] == [0.0, -0.1, -0.1], "below the axis where it does not count"
-    assert by_label[WEIGHT]["ticktext"] == ["5"]
+    assert by_label[WEIGHT]["ticktext"] == ["does not count", "5"]
 
 
 def test_numbers_over_orders_of_magnitude_are_drawn_by_their_logarithms(tmp_path: Path) -> None:
