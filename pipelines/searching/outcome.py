@@ -72,17 +72,7 @@ def _verdict(
     choice: Choice | None,
 ) -> str:
     if context.search.final is not None and context.search.final.is_study:
-        num_seeds, best = len(context.search.final.seeds), best_of_study(settings)
-        said = (
-            f"A study of {len(settings)} settings with {num_seeds} seeds each: the best mean {ledger.metric} is "
-            f"{_shown(best)}{f', of {shown_point(best.point)}' if best is not None and best.point else ''}."
-        )
-        diverged = "; ".join(
-            f"{shown_point(values_of(one, _base_values(context)))} diverged with {len(one.diverged)}"
-            for one in settings
-            if one.diverged
-        )
-        return f"{said}{f' Of {num_seeds} seeds {diverged}.' if diverged else ''}{_lost(ledger)}"
+        return _study_verdict(context, ledger, settings, len(context.search.final.seeds))
     if choice is None:
         best = ledger.best(1)[0]
         score = "none" if best.score is None else f"{best.score:.4g}"
@@ -93,6 +83,16 @@ def _verdict(
     final = context.search.final
     assert final is not None
     return _comparison(ledger.metric, settings, choice, len(final.seeds), final.confidence) + _lost(ledger)
+
+
+def _study_verdict(context: SearchContext, ledger: Ledger, settings: Sequence[SettingScores], num_seeds: int) -> str:
+    best, base = best_of_study(settings), _base_values(context)
+    said = f"A study of {len(settings)} settings with {num_seeds} seeds each: the best mean {ledger.metric} is "
+    said += _shown(best) if best is None else f"{_shown(best)}, of {shown_point(values_of(best, base))}"
+    diverged = "; ".join(
+        f"{shown_point(values_of(one, base))} diverged with {len(one.diverged)}" for one in settings if one.diverged
+    )
+    return f"{said}.{f' Of {num_seeds} seeds {diverged}.' if diverged else ''}{_lost(ledger)}"
 
 
 def _lost(ledger: Ledger) -> str:

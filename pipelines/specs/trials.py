@@ -267,6 +267,10 @@ def _check_objective(search: SearchSpec, base: PretrainSpec) -> None:
             "discriminator; take 'probe'"
         )
         raise SpecError([FieldProblem(("objective", "type"), rule, None)])
+    is_fixed_loss = isinstance(search.objective, FixedCorruptionObjective) and search.objective.metric == "loss"
+    if "electric" in names and is_fixed_loss:
+        rule = "must be 'auc' where objective.name may be 'electric', whose head gives an energy and no probability"
+        raise SpecError([FieldProblem(("objective", "metric"), rule, "'loss'")])
     if isinstance(search.objective, TrainingMetricObjective):
         _check_metric(search, search.objective.metric, base.objective)
 

@@ -283,6 +283,13 @@ def test_a_ruler_that_the_space_bends(path: str, dimension: str, what: str) -> N
         ),
         (
             {
+                "space": "{objective.name: {type: choice, values: [electra, electric]}}",
+                "objective": "{type: fixed_corruption, metric: loss}",
+            },
+            "objective.metric: must be 'auc' where objective.name may be 'electric', whose head gives an energy ",
+        ),
+        (
+            {
                 "base": "{preset: tiny, objective: {name: replace_mlm}}",
                 "objective": "{type: minimal_pairs, pairs: {uris: [pairs.jsonl]}}",
             },
