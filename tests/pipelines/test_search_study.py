@@ -15,7 +15,7 @@ from pipelines.searching.final_round import final_context, study_points
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.paper import published
 from pipelines.searching.rungs import rung_shares
-from pipelines.searching.study import draw_study, rung_spreads, study_table, way_tables
+from pipelines.searching.study import draw_study, rung_spreads, study_figure, study_table, way_tables
 from pipelines.searching.table import outcome_table
 from pipelines.searching.trial import SearchContext
 from pipelines.specs.parsing import load_spec
@@ -143,6 +143,27 @@ def test_a_picture_is_drawn_of_whatever_was_varied(
     picture = imread(tmp_path / "study.png")
     assert picture.shape[:2] == (576, 960)
     assert picture[..., :3].std() > 0.01  # not an empty sheet
+
+
+def test_no_two_curves_of_a_study_look_the_same_and_many_names_hide_none() -> None:
+    rungs = (RungSpread(flops=1e9, mean=1, least=0, most=2), RungSpread(flops=2e9, mean=2, least=1, most=3))
+    settings = [setting({WEIGHT: float(n)}, 1.0, rungs=rungs) for n in range(24)]
+    figure = study_figure(study({WEIGHT: 50.0}, *settings))
+    (axis,) = figure.axes
+    assert len({(line.get_color(), line.get_linestyle()) for line in axis.lines}) == 24
+    assert axis.get_legend() is None
+    assert len(figure.legends[0].get_texts()) == 24
+    hundreds = study_figure(study({WEIGHT: 50.0}, *(settings[0] for _ in range(300))))
+    assert hundreds.get_figheight() < 10
+
+
+def test_numbers_over_orders_of_magnitude_are_drawn_by_their_logarithms() -> None:
+    def scale(*weights: float) -> str:
+        settings = [setting({WEIGHT: weight}, 1.0, 2.0) for weight in weights]
+        (axis,) = study_figure(study({WEIGHT: 50.0}, *settings)).axes
+        return str(axis.get_xscale())
+
+    assert (scale(1.0, 10.0, 100.0), scale(0.0, 100.0), scale(0.25, 1.0)) == ("log", "linear", "linear")
 
 
 def test_a_setting_on_its_way_is_its_seeds_at_each_rung() -> None:
