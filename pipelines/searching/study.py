@@ -103,7 +103,8 @@ def study_figure(outcome: SearchOutcome) -> Any:
         _draw_bars(axis, scored, outcome)
     axis.grid(alpha=0.3)
     axis.tick_params(labelsize=8)
-    drawn, names = (of_all[:MOST_NAMED] for of_all in axis.get_legend_handles_labels())
+    drawn, names = axis.get_legend_handles_labels()
+    drawn, names = drawn[:MOST_NAMED], names[:MOST_NAMED]
     if len(names) > 1:
         if len(names) <= FEW:
             axis.legend(fontsize=8)
