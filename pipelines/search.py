@@ -20,7 +20,7 @@ from pipelines.pins import JobPins, said_of_start, take_over_copy
 from pipelines.record import tracking
 from pipelines.record.identity import RunIdentity
 from pipelines.resources import check_resources, run_side_by_side
-from pipelines.searching.compare import Choice, winner_of
+from pipelines.searching.compare import Choice, best_of_study, winner_of
 from pipelines.searching.final_round import final_context
 from pipelines.searching.host import host_of
 from pipelines.searching.keep import CheckpointSweeper
@@ -136,9 +136,10 @@ def _winner(spec: SearchSpec, ledger: Ledger, settings: tuple[SettingScores, ...
     if spec.final is None:
         return ledger.best(1)[0].point, None
     if spec.final.is_study:
-        if settings[0].mean is None:
+        best = best_of_study(settings)
+        if best is None:
             raise PipelineError("no training of the study came to a score")
-        return settings[0].point, None
+        return best.point, None
     choice = winner_of(settings, spec.final.confidence, len(spec.final.seeds))
     if choice is None:
         raise PipelineError("no training of the final round came to a score")

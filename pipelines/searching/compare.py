@@ -114,6 +114,19 @@ def winner_of(settings: Sequence[SettingScores], confidence: float, num_seeds: i
     return Choice(found, is_better=has_diverged, has_base_diverged=has_diverged)
 
 
+def best_of_study(settings: Sequence[SettingScores]) -> SettingScores | None:
+    """The best mean of those that diverged with no seed: of one that did, only what went well has a score.
+
+    Args:
+        settings: as `compare_settings` gives them, the best mean first.
+
+    Returns:
+        None where no training came to a score.
+    """
+    scored = [one for one in settings if one.mean is not None]
+    return next((one for one in scored if not one.diverged), scored[0] if scored else None)
+
+
 def _half_width(values: Sequence[float], confidence: float) -> float | None:
     """Of the t interval of a mean."""
     if len(values) < 2:

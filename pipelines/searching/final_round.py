@@ -16,11 +16,12 @@ from pipelines.specs.trial_documents import TrialSummary
 
 
 def study_points(context: SearchContext, ledger: Ledger) -> list[Point]:
-    """Every combination of the grid, in its order; one that is the base goes by the base's name, which has no values.
+    """Every combination of the grid, in its order; one that is the base goes by the base's name, which has no values,
+    and two that are the same training count once.
 
     What is no pretraining spec is put down as such, once.
     """
-    base = make_trial(context, {}).folder
+    base, seen = make_trial(context, {}).folder, set[str]()
     known = {str(sorted(one.point.items())) for one in ledger.trials if one.state == "INVALID"}
     points: list[Point] = []
     for point in grid_points(context.search.space):
@@ -30,7 +31,9 @@ def study_points(context: SearchContext, ledger: Ledger) -> list[Point]:
             if str(sorted(point.items())) not in known:
                 ledger.add_invalid(point, str(error))
             continue
-        points.append({} if folder == base else point)
+        if folder not in seen:
+            seen.add(folder)
+            points.append({} if folder == base else point)
     return points
 
 

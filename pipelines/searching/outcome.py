@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipelines.searching.agreement import loss_agreement
-from pipelines.searching.compare import Choice
+from pipelines.searching.compare import Choice, best_of_study
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.trial import SearchContext, make_trial
 from pipelines.specs.comparing import FixedCorruptionObjective
 from pipelines.specs.plan import flops_until
 from pipelines.specs.space import Point, Value
-from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary
+from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary, values_of
 from pipelines.specs.trials import reference_spec, shown_point
 
 LEADERBOARD = 10
@@ -72,10 +72,7 @@ def _verdict(
     choice: Choice | None,
 ) -> str:
     if context.search.final is not None and context.search.final.is_study:
-        return (
-            f"A study of {len(settings)} settings with {len(context.search.final.seeds)} seeds each: the best mean "
-            f"{ledger.metric} is {_shown(settings[0])}."
-        )
+        return _study_verdict(context, ledger, settings, len(context.search.final.seeds))
     if choice is None:
         best = ledger.best(1)[0]
         score = "none" if best.score is None else f"{best.score:.4g}"
@@ -85,11 +82,23 @@ def _verdict(
         )
     final = context.search.final
     assert final is not None
-    said = _comparison(ledger.metric, settings, choice, len(final.seeds), final.confidence)
+    return _comparison(ledger.metric, settings, choice, len(final.seeds), final.confidence) + _lost(ledger)
+
+
+def _study_verdict(context: SearchContext, ledger: Ledger, settings: Sequence[SettingScores], num_seeds: int) -> str:
+    best, base = best_of_study(settings), _base_values(context)
+    said = f"A study of {len(settings)} settings with {num_seeds} seeds each: the best mean {ledger.metric} is "
+    said += _shown(best) if best is None else f"{_shown(best)}, of {shown_point(values_of(best, base))}"
+    diverged = "; ".join(
+        f"{shown_point(values_of(one, base))} diverged with {len(one.diverged)}" for one in settings if one.diverged
+    )
+    return f"{said}.{f' Of {num_seeds} seeds {diverged}.' if diverged else ''}{_lost(ledger)}"
+
+
+def _lost(ledger: Ledger) -> str:
     runs = [one for one in ledger.trials if one.is_final]
     num_failed = sum(one.state == "FAILED" for one in runs)
-    lost = f" {num_failed} of {len(runs)} trainings failed and are not in these figures." if num_failed else ""
-    return said + lost
+    return f" {num_failed} of {len(runs)} trainings failed and are not in these figures." if num_failed else ""
 
 
 def _comparison(

@@ -26,6 +26,22 @@ PUBLISHED: Mapping[str, Published] = {
 """By path. Figures 3 and 4 are drawn and not printed: of generator sizes, two stages and adversarial training the paper
 gives no numbers to hold against."""
 
+CURVE_SOURCE = "GLUE, Table 1"
+CURVE: tuple[tuple[str, float, float], ...] = (
+    ("ELECTRA-Small, 6.25 % trained", 8.9e16, 74.1),
+    ("ELECTRA-Small, 12.5 % trained", 1.8e17, 76.0),
+    ("ELECTRA-Small, 25 % trained", 3.6e17, 77.7),
+    ("ELECTRA-Small, 50 % trained", 7.1e17, 79.0),
+    ("ELECTRA-Small", 1.4e18, 79.9),
+    ("BERT-Small", 1.4e18, 75.1),
+    ("ELECTRA-Base", 6.4e19, 85.1),
+    ("BERT-Base", 6.4e19, 82.2),
+)
+"""Quality against FLOPs of pretraining, of replaced-token detection and masked LM: model, FLOPs, mean of GLUE's
+development sets."""
+CURVE_NAMES = frozenset({"electra", "mlm"})
+"""Values of objective.name that the curve is of."""
+
 
 def published(point: Mapping[str, Value]) -> tuple[str, float] | None:
     """Source and number of a setting that differs in one such path alone; None where there is none."""

@@ -11,6 +11,8 @@ from typing import Any
 from pipelines.searching.figures import ScoredPoint, SearchFigures
 
 PAGE_FILE = "search.html"
+BELOW = -0.1
+"""Where an axis has the trials in which its path does not count: below its values, which are between 0 and 1."""
 
 
 def draw_search(figures: SearchFigures, folder: Path) -> None:
@@ -44,6 +46,12 @@ class _Axis:
             self.is_log = False
             self._words = sorted({_word(value) for value in values})
             self.ticks = [(self.place(word), word) for word in self._words]
+        if len(values) < len(scored):
+            self.ticks.insert(0, (BELOW, "does not count"))
+
+    def place_of(self, one: ScoredPoint) -> float:
+        """Of a trial."""
+        return self.place(one.point[self.path]) if self.path in one.point else BELOW
 
     def place(self, value: Any) -> float:
         """Between 0 and 1."""
@@ -56,6 +64,8 @@ class _Axis:
 
 
 def _word(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return value if isinstance(value, str) else json.dumps(value)  # null is not the word "none"
 
 
@@ -85,7 +95,7 @@ def _draw_parallel(figures: SearchFigures, path: Path) -> None:
     colours = colormaps["viridis" if figures.mode == "max" else "viridis_r"]
     figure, axis = _figure(2.6 * (len(axes) + 1) + 1.5, 4.2)
     for one in sorted(figures.scored, key=lambda point: point.score, reverse=figures.mode == "min"):
-        places = [(x, at.place(one.point[at.path])) for x, at in enumerate(axes) if at.path in one.point]
+        places = [(x, at.place_of(one)) for x, at in enumerate(axes)]
         places.append((len(axes), norm(one.score)))
         width, alpha = (2.2, 1.0) if one.is_completed else (1.0, 0.6)
         axis.plot(*zip(*places, strict=True), color=colours(norm(one.score)), lw=width, alpha=alpha)
@@ -147,8 +157,7 @@ def _page(figures: SearchFigures) -> str:
     dimensions = []
     for at in _axes_of(figures):
         ticks, texts = zip(*at.ticks, strict=True)
-        # A path that does not count in a trial is drawn below the axis.
-        values = [at.place(one.point[at.path]) if at.path in one.point else -0.1 for one in figures.scored]
+        values = [at.place_of(one) for one in figures.scored]
         dimensions.append({"label": at.path, "values": values, "tickvals": ticks, "ticktext": texts})
     scores = [one.score for one in figures.scored]
     dimensions.append({"label": figures.metric, "values": scores})

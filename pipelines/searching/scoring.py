@@ -103,6 +103,7 @@ def _probe(measure: ProbeMeasure, trial: Trial, networks: ElectraForPretraining,
         TimeoutError: one beside others began and then said nothing for an hour.
     """
     folder = storage.join(trial.uri, PROBE_FOLDER, f"step_{step:08d}")
+    _begin_discriminator(networks)
     base = copy_network(networks, folder, trial.task.corpus.special, f"{trial.folder} at step {step}")
     compute = trial.spec.compute
     runs = [
@@ -130,6 +131,14 @@ def _probe(measure: ProbeMeasure, trial: Trial, networks: ElectraForPretraining,
         if "std" in one.scores.spread and math.isfinite(one.scores.spread["std"])
     }
     return Score(mean_score(summaries), figures)
+
+
+def _begin_discriminator(networks: ElectraForPretraining) -> None:
+    """In the first of two stages the encoder so far is the generator, from whose weights the discriminator will start:
+    as it stands it was never trained.
+    """
+    if networks.objective_config.name == "two_stage" and networks.stage == 0:
+        networks.enter_stage(1, is_start=True)
 
 
 def _saying(trial: Trial, doing: str) -> Callable[[], None]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.searching.paper import published
+from pipelines.searching.paper import CURVE, CURVE_NAMES, CURVE_SOURCE, published
 from pipelines.specs.space import Point, Value
 from pipelines.specs.trial_documents import RungSpread, SearchOutcome, SettingScores, TrialSummary, values_of
+
+FEW = 6
+"""Names that a picture has room for beside its curves."""
+MOST_NAMED = 40
+"""The best come first; with a line for each of hundreds there would be no picture."""
+WIDE = 20
+"""Times the least number, from which on numbers are drawn by their logarithms."""
 
 
 def rung_spreads(point: Point, trials: Sequence[TrialSummary]) -> tuple[RungSpread, ...]:
@@ -41,7 +49,7 @@ def study_table(outcome: SearchOutcome) -> list[str]:
             *(_text(values[path]) if path in values else "" for path in paths),
             "none" if setting.mean is None else f"{setting.mean:.4g}",
             f"{min(scores):.4g} to {max(scores):.4g}" if scores else "",
-            str(len(scores)),
+            f"{len(scores)}, {len(setting.diverged)} diverged" if setting.diverged else str(len(scores)),
             f"{setting.flops:.3g}",
             *(f"{found[1]:.1f}" if found and found[0] == source else "" for source in sources),
         ]
@@ -49,10 +57,36 @@ def study_table(outcome: SearchOutcome) -> list[str]:
     return rows
 
 
+def way_tables(outcome: SearchOutcome) -> list[str]:
+    """Markdown: quality against FLOPs, of settings that were scored on their way; and the paper's, of both objectives
+    that it prints a curve or its end of.
+    """
+    of_way = [one for one in outcome.settings if len(one.rungs) > 1]
+    if not of_way:
+        return []
+    rows = [f"| setting | FLOPs | mean {outcome.metric} | spread |", "|---|---|---|---|"]
+    rows += [
+        f"| {_name(one, outcome.base)} | {at.flops:.3g} | {at.mean:.4g} | {at.least:.4g} to {at.most:.4g} |"
+        for one in of_way
+        for at in one.rungs
+    ]
+    tables = ["## On the way", "", *rows, ""]
+    if CURVE_NAMES.issubset(values_of(one, outcome.base).get("objective.name") for one in of_way):
+        tables += [f"| in the paper | FLOPs | {CURVE_SOURCE} |", "|---|---|---|"]
+        tables += [f"| {model} | {flops:.2g} | {score:.1f} |" for model, flops, score in CURVE]
+        tables += [""]
+    return tables
+
+
 def draw_study(outcome: SearchOutcome, path: Path) -> None:
     """A picture by what was varied: curves against FLOPs where there are rungs; where a path has numbers, lines over
     these, one for each combination of the others; else bars. Always with every seed as a dot, or all of them as a band.
     """
+    study_figure(outcome).savefig(path, dpi=120)
+
+
+def study_figure(outcome: SearchOutcome) -> Any:
+    """The same, as a figure of matplotlib."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -69,15 +103,22 @@ def draw_study(outcome: SearchOutcome, path: Path) -> None:
         _draw_bars(axis, scored, outcome)
     axis.grid(alpha=0.3)
     axis.tick_params(labelsize=8)
-    figure.savefig(path, dpi=120)
+    drawn, names = axis.get_legend_handles_labels()
+    drawn, names = drawn[:MOST_NAMED], names[:MOST_NAMED]
+    if len(names) > 1:
+        if len(names) <= FEW:
+            axis.legend(fontsize=8)
+        else:  # below the picture: on it they would hide what they name
+            figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(names) / 2))
+            figure.legend(drawn, names, loc="outside lower center", ncols=2, fontsize=8)
+    return figure
 
 
 def _draw_curves(axis: Any, scored: Sequence[SettingScores], outcome: SearchOutcome) -> None:
-    for setting in scored:
+    for place, setting in enumerate(scored):
         flops = [one.flops for one in setting.rungs]
-        (line,) = axis.plot(
-            flops, [one.mean for one in setting.rungs], marker="o", ms=3, label=_name(setting, outcome.base)
-        )
+        means, name = [one.mean for one in setting.rungs], _name(setting, outcome.base)
+        (line,) = axis.plot(flops, means, _stroke(place), marker="o", ms=3, label=name)
         axis.fill_between(
             flops,
             [one.least for one in setting.rungs],
@@ -88,7 +129,6 @@ def _draw_curves(axis: Any, scored: Sequence[SettingScores], outcome: SearchOutc
     axis.set_xscale("log")
     axis.set_xlabel("FLOPs of training, all networks", fontsize=9)
     axis.set_ylabel(f"{outcome.metric}: mean and range over seeds", fontsize=9)
-    axis.legend(fontsize=8)
 
 
 def _draw_lines(axis: Any, scored: Sequence[SettingScores], outcome: SearchOutcome, numeric: str) -> None:
@@ -99,15 +139,22 @@ def _draw_lines(axis: Any, scored: Sequence[SettingScores], outcome: SearchOutco
         value = values[numeric]
         assert isinstance(value, int | float)
         groups.setdefault(others, []).append((float(value), setting))
-    for name, group in groups.items():
+    for place, (name, group) in enumerate(groups.items()):
         points = sorted(group, key=lambda one: one[0])
-        (line,) = axis.plot([x for x, _ in points], [one.mean for _, one in points], marker="o", label=name or None)
+        places, means = [x for x, _ in points], [one.mean for _, one in points]
+        (line,) = axis.plot(places, means, _stroke(place), marker="o", label=name or None)
         for x, one in points:
             axis.plot([x] * len(one.by_seed), list(one.by_seed.values()), ".", color=line.get_color(), alpha=0.5)
     axis.set_xlabel(numeric, fontsize=9)
     axis.set_ylabel(f"{outcome.metric}: mean, and every seed", fontsize=9)
-    if len(groups) > 1:
-        axis.legend(fontsize=8)
+    numbers = [x for group in groups.values() for x, _ in group]
+    if min(numbers) > 0 and max(numbers) / min(numbers) > WIDE:
+        axis.set_xscale("log")
+
+
+def _stroke(place: int) -> str:
+    """There are ten colours: what comes after them is dashed, and so on."""
+    return ("-", "--", ":", "-.")[place // 10 % 4]
 
 
 def _draw_bars(axis: Any, scored: Sequence[SettingScores], outcome: SearchOutcome) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipelines.searching.study import study_table
+from pipelines.searching.study import study_table, way_tables
 from pipelines.specs.space import Point, Value
 from pipelines.specs.trial_documents import SearchOutcome, SettingScores, TrialSummary
 
@@ -13,7 +13,7 @@ def outcome_table(outcome: SearchOutcome) -> str:
     """The verdict, the final round, the best trials, and what it all cost."""
     lines = [outcome.verdict, ""]
     if outcome.is_study:
-        lines += ["## Settings", "", *study_table(outcome), ""]
+        lines += ["## Settings", "", *study_table(outcome), "", *way_tables(outcome)]
     elif outcome.settings:
         lines += ["## Final round", "", *_settings(outcome.settings, outcome.metric), ""]
     if outcome.leaderboard:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from electra_core.config import FrozenModel
 from pipelines.specs.pretrain import PretrainSpec
@@ -27,6 +27,8 @@ NOT_SEARCHABLE = {
     "training.seed": "is noise: see final.seeds",
 }
 """Fields of these that it may not, and why."""
+LARGEST = 2**53
+"""Of whole numbers: beyond it they are not all numbers of a computer, and samplers have no room for them."""
 MOST_COUNTED = 100_000
 """Combinations that are gone through one by one."""
 
@@ -57,7 +59,17 @@ def _names_a_field(path: str) -> str:
 Path = Annotated[str, Field(max_length=200), AfterValidator(_names_a_field)]
 """Of a field of a pretraining spec, such as `objective.discriminator_weight`."""
 Value = bool | int | float | str | None
-Condition = Annotated[dict[Path, tuple[Value, ...]], Field(max_length=20)]
+
+
+def _number_if_one(value: Any) -> Any:
+    """To YAML 1e-4 is a word, as any number with an exponent and no point."""
+    return float(value) if isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", value) else value
+
+
+GivenValue = Annotated[Value, BeforeValidator(_number_if_one)]
+"""As a spec has it."""
+WholeNumber = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+Condition = Annotated[dict[Path, tuple[GivenValue, ...]], Field(max_length=20)]
 """Another path of the space to its values with which a dimension counts; without these the field stays the base's."""
 
 
@@ -72,7 +84,7 @@ class ChoiceDimension(_Dimension):
     """One of some values, which need no order."""
 
     type: Literal["choice"]
-    values: Annotated[tuple[Value, ...], Field(min_length=2, max_length=1000)]
+    values: Annotated[tuple[GivenValue, ...], Field(min_length=2, max_length=1000)]
 
     @model_validator(mode="after")
     def _values_differ(self) -> Self:
@@ -84,7 +96,7 @@ class GridDimension(_Dimension):
     """Every one of some values: with the other grids each combination is a trial."""
 
     type: Literal["grid"]
-    values: Annotated[tuple[Value, ...], Field(min_length=1, max_length=1000)]
+    values: Annotated[tuple[GivenValue, ...], Field(min_length=1, max_length=1000)]
 
     @model_validator(mode="after")
     def _values_differ(self) -> Self:
@@ -122,8 +134,8 @@ class IntDimension(_Dimension):
     """A whole number between two others, both included."""
 
     type: Literal["int"]
-    low: int
-    high: int
+    low: WholeNumber
+    high: WholeNumber
     step: Annotated[int, Field(ge=1)] = 1
     """The numbers are `low`, `low` + `step` and so on."""
     log: bool = False
@@ -157,6 +169,8 @@ def _check_different(values: tuple[Value, ...]) -> None:
 def _check_bounds(low: float, high: float) -> None:
     if low >= high:
         raise ValueError(f"low must be less than high, got {low:g} and {high:g}")
+    if not math.isfinite(high - low):
+        raise ValueError(f"high must be less than 1.8e+308 above low, got {high:g} and {low:g}")
 
 
 def check_conditions(space: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,11 +16,13 @@ from pipelines.specs.pretrain import PretrainSpec
 from pipelines.specs.resolving import merge, resolve_pretraining
 from pipelines.specs.search import BudgetSpec, NoScheduler, SearchSpec
 from pipelines.specs.space import NOT_SEARCHABLE, SEARCHABLE, Point, Value, near_paths
-from pipelines.specs.spec_errors import FieldProblem, SpecError
+from pipelines.specs.spec_errors import FieldProblem, SpecError, shown
 from pipelines.specs.suggestions import did_you_mean
 
-MIN_STEPS = 10
-"""Of a trial: fewer teach nothing, and hardly tell settings apart."""
+MIN_STEPS, MAX_STEPS = 10, 100_000_000
+"""Of a trial: fewer teach nothing, and hardly tell settings apart; more no pretraining spec may have."""
+MOST_LOOKED_AT = 1000
+"""Points: each takes a millisecond or two of whoever asks."""
 _FIT_ANY_WEIGHTS = frozenset(
     {
         "model.hidden_dropout_prob",
@@ -31,7 +34,7 @@ _FIT_ANY_WEIGHTS = frozenset(
 )
 """Fields of the networks that say nothing of what finished weights were made for. Heads and `layer_norm_eps` are not
 among them: they change no shape, and yet what the weights compute."""
-_OF_NO_STEPS = {"training.num_train_steps": 100_000_000, "optimizer.warmup_steps": 0}
+_OF_NO_STEPS = {"training.num_train_steps": MAX_STEPS, "optimizer.warmup_steps": 0}
 """With so many steps and no warm-up nothing that is counted in steps breaks a rule."""
 _WITHOUT_DETECTION = frozenset({"mlm", "replace_mlm"})
 _WITHOUT_DETECTION_LOSS = _WITHOUT_DETECTION | {"all_tokens_mlm"}  # its gate learns without labels
@@ -81,12 +84,10 @@ def _trial_spec(search: SearchSpec, base: PretrainSpec, point: Point, vocab_size
     # What a step costs is known before there is a number of them; the base's own number judges no point.
     spec = _resolved(merge(document, nested(_OF_NO_STEPS)))
     steps = _num_steps(search.budget, spec, vocab_size or assumed_vocab_size(spec))
-    if steps < MIN_STEPS:
-        budget = search.budget.model_dump(exclude_none=True)
-        name, value = next(iter(budget.items()))
-        raise SpecError(
-            [FieldProblem(("budget", name), f"must pay for at least {MIN_STEPS} steps of a trial", f"{value:g}")]
-        )
+    if not MIN_STEPS <= steps <= MAX_STEPS:
+        ((name, value),) = search.budget.model_dump(exclude_none=True).items()
+        limit = f"at least {MIN_STEPS}" if steps < MIN_STEPS else f"at most {MAX_STEPS:,}"
+        raise SpecError([FieldProblem(("budget", name), f"must pay for {limit} steps of a trial", _figure(value))])
     # Trials are scored at rungs, by the objective: held-out figures in between would cost and not count.
     changes: dict[str, Value] = {"training.num_train_steps": steps, "evaluation.interval_steps": steps}
     if "optimizer.warmup_steps" not in point:
@@ -113,6 +114,10 @@ def reference_spec(search: SearchSpec, vocab_size: int | None = None) -> Pretrai
     warmup = min(steps - 1, base.optimizer.warmup_steps * steps // base.training.num_train_steps)
     changes = {"training": {"num_train_steps": steps}, "optimizer": {"warmup_steps": warmup}}
     return _resolved(merge(base.model_dump(mode="json"), changes))
+
+
+def _figure(value: float) -> str:
+    return f"{value:g}" if isinstance(value, float) else shown(value)  # of a whole number there is no largest
 
 
 def _check_lengths(search: SearchSpec, base: PretrainSpec, spec: PretrainSpec) -> None:
@@ -149,7 +154,8 @@ def _check_weights_fit(base: PretrainSpec, spec: PretrainSpec) -> None:
 
 
 def check_search(search: SearchSpec) -> SpaceReport:
-    """Look at the base, at each dimension's ends, at every point of a grid and at random ones.
+    """Look at the base, at each dimension's ends, at every point of a grid and at random ones; of more than
+    `MOST_LOOKED_AT` at so many.
 
     Raises:
         SpecError: the base is no pretraining spec, a path is no field that can be searched, or no point can be tried.
@@ -161,6 +167,8 @@ def check_search(search: SearchSpec) -> SpaceReport:
     if isinstance(search.objective, FixedCorruptionObjective):
         reference_spec(search)
     points = list({repr(sorted(point.items())): point for point in points_to_look_at(search)}.values())
+    if len(points) > MOST_LOOKED_AT:
+        points = random.Random(search.searcher.seed).sample(points, MOST_LOOKED_AT)
     problems: list[tuple[Point, SpecError]] = []
     for point in points:
         try:
@@ -259,6 +267,10 @@ def _check_objective(search: SearchSpec, base: PretrainSpec) -> None:
             "discriminator; take 'probe'"
         )
         raise SpecError([FieldProblem(("objective", "type"), rule, None)])
+    is_fixed_loss = isinstance(search.objective, FixedCorruptionObjective) and search.objective.metric == "loss"
+    if "electric" in names and is_fixed_loss:
+        rule = "must be 'auc' where objective.name may be 'electric', whose head gives an energy and no probability"
+        raise SpecError([FieldProblem(("objective", "metric"), rule, "'loss'")])
     if isinstance(search.objective, TrainingMetricObjective):
         _check_metric(search, search.objective.metric, base.objective)
 

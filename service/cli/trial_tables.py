@@ -87,7 +87,7 @@ def _study_table(outcome: SearchOutcome) -> Table:
             *(value_text(values[path]) if path in values else Text() for path in paths),
             "" if one.mean is None else f"{one.mean:.4g}",
             f"{min(scores):.4g} to {max(scores):.4g}" if scores else "",
-            str(len(scores)),
+            f"{len(scores)}, {len(one.diverged)} diverged" if one.diverged else str(len(scores)),
             f"{one.flops:.3g}" if one.flops else "",
         )
     return table

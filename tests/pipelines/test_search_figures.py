@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from pydantic import TypeAdapter
 
 from pipelines.searching.figures import MIN_TRIALS_FOR_IMPORTANCE, RungPoint, SearchFigures, search_figures
-from pipelines.searching.plots import PAGE_FILE, draw_search
+from pipelines.searching.plots import BELOW, PAGE_FILE, _axes_of, draw_search
 from pipelines.specs.space import Space
 from pipelines.specs.trial_documents import RungScore, TrialState, TrialSummary
 
@@ -120,6 +120,19 @@ def test_what_the_scores_follow_is_most_important() -> None:
     assert set(importance) == set(SPACE) - {"masking.whole_word"}
 
 
+def test_importance_of_choices_of_many_values_is_reckoned_in_seconds() -> None:
+    """With a column for each value this did not end."""
+    ratio, layers = "model.generator_size_ratio", "model.num_hidden_layers"
+    values = {ratio: [round(n / 64, 3) for n in range(8, 65)], layers: [*range(1, 41)]}
+    space = TypeAdapter(Space).validate_python(
+        {path: {"type": "choice", "values": own} for path, own in values.items()}
+    )
+    rng = random.Random(0)
+    points = [{path: rng.choice(own) for path, own in values.items()} for _ in range(60)]
+    trials = [trial(n, float(point[layers]), point=point) for n, point in enumerate(points)]
+    assert search_figures(trials, space, "auc", "max").importance[layers] > 0.8
+
+
 def test_importance_is_the_same_each_time() -> None:
     assert figures_of(*drawn_points(20)).importance == figures_of(*drawn_points(20)).importance
 
@@ -130,6 +143,16 @@ def test_importance_needs_trials_and_scores_that_differ() -> None:
     assert figures_of(*drawn_points(MIN_TRIALS_FOR_IMPORTANCE)).importance
     same = [one.model_copy(update={"rungs": trial(0, 0.5).rungs}) for one in drawn_points(10)]
     assert figures_of(*same).importance == {}
+
+
+def test_where_a_path_does_not_count_its_axis_says_so_and_shows_no_value() -> None:
+    """A line straight to the next axis would cross this one at a value that the trial did not have."""
+    points = {0: {SHARING: "all", RATE: 0.5}, 1: {SHARING: "all", RATE: 0.75}, 2: {SHARING: "none"}}
+    found = figures_of(*(trial(n, 0.5 + n / 10, point=point) for n, point in points.items()))
+    sharing, rate = _axes_of(found)
+    assert [rate.place_of(one) for one in found.scored] == [0, 1, BELOW]
+    assert rate.ticks == [(BELOW, "does not count"), (0, "0.5"), (1, "0.75")]
+    assert [text for _, text in sharing.ticks] == ["all", "none"]
 
 
 class _Page(HTMLParser):
@@ -201,7 +224,7 @@ def test_words_and_absent_values_have_places_on_their_axes(tmp_path: Path) -> No
     parallel, _ = traces_of(_Page((tmp_path / PAGE_FILE).read_text()))
     by_label = {one["label"]: one for one in parallel[0]["dimensions"]}
     assert by_label["masking.whole_word"]["values"] == [0.0, -0.1, -0.1], "below the axis where it does not count"
-    assert by_label[WEIGHT]["ticktext"] == ["5"]
+    assert by_label[WEIGHT]["ticktext"] == ["does not count", "5"]
 
 
 def test_numbers_over_orders_of_magnitude_are_drawn_by_their_logarithms(tmp_path: Path) -> None:

@@ -22,9 +22,11 @@ from transformers import ElectraConfig, ElectraForPreTraining
 from electra_core.batches import SpecialTokens
 from electra_core.conversion.to_transformers import discriminator_state_dict, transformers_config
 from electra_core.kernels import use_native_kernels
+from electra_core.pretraining import ElectraForPretraining
 from pipelines import storage
 from pipelines.errors import NonFiniteLossError, PipelineError
 from pipelines.finetuning import run_seed as run_seed_module
+from pipelines.finetuning.base_model import BaseModel
 from pipelines.finetuning.copy_network import copy_network
 from pipelines.finetuning.run_seed import run_seed
 from pipelines.finetuning.seed_task import SeedTask
@@ -299,6 +301,30 @@ def test_a_probe_is_the_mean_of_what_finetuning_gives(context: SearchContext, tm
     assert not list(Path(trial.uri).rglob("predictions*"))
     assert all(math.isfinite(value) for value in score.figures.values())
     assert {name.partition("/")[0] for name in score.figures} == set(kinds)
+
+
+def test_a_probe_before_the_stages_switch_is_of_the_encoder_that_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The generator, from whose weights the discriminator will start; until then that is as it was initialised."""
+    base = {**BASE, "objective": {"name": "two_stage"}, "model": {**BASE["model"], "generator_size_ratio": 1.0}}
+    rate = {"optimizer.learning_rate": {"type": "uniform", "low": 1e-4, "high": 1e-3}}
+    context = rung_context(tmp_path, base=base, space=rate, scheduler={"type": "none", "num_rungs": 2})
+    trial = trained(make_trial(context, {}), context, 10)
+    probed: list[ElectraForPretraining] = []
+
+    def copy(networks: ElectraForPretraining, *rest: Any) -> BaseModel:
+        probed.append(networks)
+        return copy_network(networks, *rest)
+
+    monkeypatch.setattr(scoring, "copy_network", copy)
+    none = BaselineSpec(majority=False, tfidf=False)
+    toy = toy_task("classification", tmp_path, 32)
+    task = prepare_task(TaskPreparation("toy", toy, context.corpus.tokenizer_uri, 32, str(tmp_path / "storage"), none))
+    rules = FinetuneTrainingSpec(seeds=(1,), num_epochs=1, batch_size=16, max_sequence_length=32)
+    score_trial(ProbeMeasure((task,), rules), trial, 10)
+    wanted = networks_at(trial.task, 10).generator.state_dict()
+    assert all(torch.equal(value, wanted[name]) for name, value in probed[0].discriminator.state_dict().items())
 
 
 def test_a_probe_says_that_it_lives_while_it_is_finetuned(

@@ -152,3 +152,15 @@ def test_without_any_score_of_the_base_nothing_is_called_better(context: SearchC
 
 def test_a_setting_without_runs_has_no_scores() -> None:
     assert runs_of([A], []) == [SettingRuns(A, {}, 0.0)]
+
+
+def test_the_verdict_of_a_study_says_which_setting_it_is_of_and_what_diverged_or_was_lost(tmp_path: Path) -> None:
+    space = {WEIGHT: {"type": "grid", "values": [7.0, 50.0]}}
+    final = {"is_study": True, "seeds": [1, 2, 3]}
+    grid = {"searcher": {"type": "grid"}, "scheduler": {"type": "none"}}
+    context = rung_context(tmp_path, space=space, final=final, **grid)
+    outcome = outcome_of(context, {1: 0.9, 2: "DIVERGED", 3: "DIVERGED"}, {1: 0.5, 2: 0.75, 3: "FAILED"})
+    assert outcome.verdict == (
+        "A study of 2 settings with 3 seeds each: the best mean fixed_corruption_auc is 0.625 [-0.9633, 2.213], of "
+        f"{WEIGHT} = 7. Of 3 seeds {WEIGHT} = 50 diverged with 2. 1 of 6 trainings failed and are not in these figures."
+    )

@@ -69,6 +69,20 @@ def test_as_it_stands_the_search_is_good() -> None:
             "optimizer.warmup_steps: {type: int, low: 0, high: 10, log: true}",
             "space.optimizer.warmup_steps: low must be at least 1 and step 1 where log is true, got 0 and 1",
         ),
+        # numbers that no sampler can draw from
+        (
+            "optimizer.warmup_steps: {type: int, low: 0, high: 9007199254740993}",
+            "space.optimizer.warmup_steps.high: Input should be less than or equal to 9007199254740992",
+        ),
+        (
+            "objective.discriminator_weight: {type: uniform, low: -1.7e+308, high: 1.7e+308}",
+            "space.objective.discriminator_weight: high must be less than 1.8e+308 above low, got 1.7e+308 and",
+        ),
+        # to YAML 1e-3 is a word
+        (
+            "optimizer.learning_rate: {type: choice, values: [1e-3, 0.001]}",
+            "space.optimizer.learning_rate: values must all be different, got 0.001 more than once",
+        ),
         (
             "model.sharing: {type: choice, values: [all, none, all]}",
             "space.model.sharing: values must all be different, got 'all' more than once",
@@ -218,6 +232,12 @@ def test_every_scheduler_is_good_as_it_comes() -> None:
         ("{flops: 1e+12, steps: 100}", "budget: one of flops, tokens and steps must be given, got flops and steps"),
         ("{flops: 1e+6}", "budget.flops: must pay for at least 10 steps of a trial (got 1e+06)"),
         ("{steps: 9}", "budget.steps: must pay for at least 10 steps of a trial (got 9)"),
+        (
+            f"{{tokens: 1{'0' * 400}}}",
+            f"budget.tokens: must pay for at most 100,000,000 steps of a trial (got 1{'0' * 50}",
+        ),
+        ("{steps: 100000001}", "budget.steps: must pay for at most 100,000,000 steps of a trial (got 100000001)"),
+        ("{flops: 1.0e+40}", "budget.flops: must pay for at most 100,000,000 steps of a trial (got 1e+40)"),
         ("{tokens: 1000}", "budget.tokens: must pay for at least 10 steps of a trial (got 1000)"),
         ("{flops: -1}", "budget.flops: Input should be greater than 0 (got -1)"),
         ("{hours: 3}", "budget.hours: is not a field here (got 3); the fields here are flops, tokens, steps"),
@@ -260,6 +280,13 @@ def test_a_ruler_that_the_space_bends(path: str, dimension: str, what: str) -> N
         (
             {"space": "{objective.name: {type: choice, values: [electra, mlm]}}"},
             "objective.type: must not be 'fixed_corruption' where objective.name may be 'mlm', which trains no ",
+        ),
+        (
+            {
+                "space": "{objective.name: {type: choice, values: [electra, electric]}}",
+                "objective": "{type: fixed_corruption, metric: loss}",
+            },
+            "objective.metric: must be 'auc' where objective.name may be 'electric', whose head gives an energy ",
         ),
         (
             {

@@ -10,11 +10,12 @@ from matplotlib.image import imread
 from training_task import write_corpus
 
 from pipelines.job import JobDirectory
+from pipelines.searching.compare import best_of_study
 from pipelines.searching.final_round import final_context, study_points
 from pipelines.searching.ledger import Ledger
 from pipelines.searching.paper import published
 from pipelines.searching.rungs import rung_shares
-from pipelines.searching.study import draw_study, rung_spreads, study_table
+from pipelines.searching.study import draw_study, rung_spreads, study_figure, study_table, way_tables
 from pipelines.searching.table import outcome_table
 from pipelines.searching.trial import SearchContext
 from pipelines.specs.parsing import load_spec
@@ -90,6 +91,29 @@ def test_the_networks_that_corrupt_are_part_of_a_studys_cost() -> None:
     assert outcome_table(found).endswith("1 settings took 6e+12 FLOPs of training, the reference generator 2.5e+11.\n")
 
 
+def test_of_settings_scored_on_their_way_the_table_has_every_rung_and_the_papers_curve() -> None:
+    rungs = tuple(RungSpread(flops=n * 1e9, mean=n, least=n - 1, most=n + 1) for n in (1, 2))
+    found = study({NAME: "electra"}, setting({NAME: "mlm"}, 2.0, rungs=rungs), setting({}, 1.0, rungs=rungs))
+    rows = [cells(row) for row in way_tables(found)]
+    assert [row for row in rows if row[0] == "mlm"] == [
+        ["mlm", "1e+09", "1", "0 to 2"],
+        ["mlm", "2e+09", "2", "1 to 3"],
+    ]
+    assert ["BERT-Small", "1.4e+18", "75.1"] in rows
+    assert "## On the way" in outcome_table(found)
+    alone = study({NAME: "electra"}, setting({}, 1.0, rungs=rungs))
+    assert "BERT" not in outcome_table(alone), "the paper's curve is of both"
+    assert way_tables(study({NAME: "electra"}, setting({}, 1.0, rungs=rungs[:1]))) == []
+
+
+def test_a_setting_that_diverged_with_a_seed_does_not_win_by_the_others() -> None:
+    lucky, sound = setting({NAME: "mlm"}, 99.0, diverged=(2,)), setting({}, 68.0, 71.0)
+    assert best_of_study((lucky, sound, setting({NAME: "x"}))) == sound
+    assert best_of_study((lucky,)) == lucky
+    assert best_of_study((setting({NAME: "x"}),)) is None
+    assert cells(study_table(study({NAME: "electra"}, lucky, sound))[2])[3] == "1, 1 diverged"
+
+
 def test_what_differs_from_the_paper_in_more_than_one_thing_is_not_held_against_it() -> None:
     assert published({NAME: "electra"}) == ("GLUE, Table 5", 85.0)
     assert published({NAME: "electra", RATIO: 0.5}) is None
@@ -121,6 +145,27 @@ def test_a_picture_is_drawn_of_whatever_was_varied(
     assert picture[..., :3].std() > 0.01  # not an empty sheet
 
 
+def test_no_two_curves_of_a_study_look_the_same_and_many_names_hide_none() -> None:
+    rungs = (RungSpread(flops=1e9, mean=1, least=0, most=2), RungSpread(flops=2e9, mean=2, least=1, most=3))
+    settings = [setting({WEIGHT: float(n)}, 1.0, rungs=rungs) for n in range(24)]
+    figure = study_figure(study({WEIGHT: 50.0}, *settings))
+    (axis,) = figure.axes
+    assert len({(line.get_color(), line.get_linestyle()) for line in axis.lines}) == 24
+    assert axis.get_legend() is None
+    assert len(figure.legends[0].get_texts()) == 24
+    hundreds = study_figure(study({WEIGHT: 50.0}, *(settings[0] for _ in range(300))))
+    assert hundreds.get_figheight() < 10
+
+
+def test_numbers_over_orders_of_magnitude_are_drawn_by_their_logarithms() -> None:
+    def scale(*weights: float) -> str:
+        settings = [setting({WEIGHT: weight}, 1.0, 2.0) for weight in weights]
+        (axis,) = study_figure(study({WEIGHT: 50.0}, *settings)).axes
+        return str(axis.get_xscale())
+
+    assert (scale(1.0, 10.0, 100.0), scale(0.0, 100.0), scale(0.25, 1.0)) == ("log", "linear", "linear")
+
+
 def test_a_setting_on_its_way_is_its_seeds_at_each_rung() -> None:
     def final(seed: int, *scores: float, **fields: Any) -> TrialSummary:
         rungs = tuple(RungScore(step=n, tokens=n, flops=n * 1e9, score=one) for n, one in enumerate(scores, 1))
@@ -135,7 +180,8 @@ def test_a_setting_on_its_way_is_its_seeds_at_each_rung() -> None:
 
 
 def test_the_settings_of_a_study_are_the_grids_and_the_base_is_one_of_them(tmp_path: Path) -> None:
-    space = f"space: {{{RATIO}: {{type: grid, values: [0.5, 0.25]}}, {WEIGHT}: {{type: grid, values: [50.0, -1.0]}}}}"
+    ratios, weights = "{type: grid, values: [0.5, '.25', 0.25]}", "{type: grid, values: [50.0, -1.0]}"
+    space = f"space: {{{RATIO}: {ratios}, {WEIGHT}: {weights}}}"
     spec = load_spec(STUDY.replace("preset: tiny", "preset: tiny, model: {generator_size_ratio: 0.5}") + space)
     assert isinstance(spec, SearchSpec)
     (tmp_path / "corpus").mkdir()
@@ -145,10 +191,10 @@ def test_the_settings_of_a_study_are_the_grids_and_the_base_is_one_of_them(tmp_p
     context = SearchContext(spec, base, corpus, None, directory.uri, rung_shares(spec.scheduler))
     ledger = Ledger(directory, "fixed_corruption_auc", "max")
     points = study_points(context, ledger)
-    assert points == [{}, {RATIO: 0.25, WEIGHT: 50.0}]
-    assert [one.point[WEIGHT] for one in ledger.trials] == [-1.0, -1.0]
+    assert points == [{}, {RATIO: ".25", WEIGHT: 50.0}], "what is the same training counts once"
+    assert [one.point[WEIGHT] for one in ledger.trials] == [-1.0] * 3
     assert study_points(context, ledger) == points
-    assert len(ledger.trials) == 2
+    assert len(ledger.trials) == 3
     assert final_context(context).shares == (0.5, 1.0)
 
 

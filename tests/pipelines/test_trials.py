@@ -69,6 +69,15 @@ def test_a_warmup_that_the_budget_does_not_pay_for_is_invalid_by_the_trials_own_
     assert "must be less than training.num_train_steps, got 300 and 200" in report.problems[0]
 
 
+def test_of_a_large_space_a_thousand_points_are_looked_at() -> None:
+    """Each takes a millisecond of whoever asks, and a service has others waiting."""
+    weights = {"objective.discriminator_weight": {"type": "grid", "values": list(range(1, 51))}}
+    rates = {"optimizer.learning_rate": {"type": "grid", "values": [k / 1e4 for k in range(1, 50)]}}
+    grid = search(space=weights | rates, searcher={"type": "grid"}, final=None)
+    assert check_search(grid).num_looked_at == 1000
+    assert check_search(search()).num_looked_at == 3 + 2 + 64
+
+
 def test_a_warmup_and_a_decay_fit_into_the_trials_own_steps() -> None:
     point: Point = STABLE | {"optimizer.warmup_steps": 80}
     longer = trial_spec(search(base=SHORT_BASE, budget={"steps": 1000}), point)

@@ -155,7 +155,7 @@ def test_the_final_round_comes_before_the_best_trials() -> None:
 def test_a_study_has_one_table_with_the_bases_own_values() -> None:
     settings = (
         SettingScores(point={SHARING: "none"}, is_base=False, by_seed={"1": 0.6, "2": 0.7}, mean=0.65, flops=2.5e12),
-        SettingScores(point={}, is_base=True, by_seed={"1": 0.5}, mean=0.5, flops=1e12),
+        SettingScores(point={}, is_base=True, by_seed={"1": 0.5}, diverged=(2,), mean=0.5, flops=1e12),
         SettingScores(point={SHARING: "all"}, is_base=False, by_seed={}, mean=None, flops=0.0),
     )
     (table,) = search_tables(outcome(settings=settings, is_study=True, base={SHARING: "embeddings"}))
@@ -163,7 +163,7 @@ def test_a_study_has_one_table_with_the_bases_own_values() -> None:
     lines = lines_of(table)
     assert ["setting", SHARING, "mean probe_mean", "spread", "seeds", "FLOPs"] in lines
     assert ["", "none", "0.65", "0.6 to 0.7", "2", "2.5e+12"] in lines
-    assert ["base", "embeddings", "0.5", "0.5 to 0.5", "1", "1e+12"] in lines
+    assert ["base", "embeddings", "0.5", "0.5 to 0.5", "1, 1 diverged", "1e+12"] in lines
     assert ["", "all", "", "", "0", ""] in lines
 
 
