@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from pipelines.errors import DataError
@@ -86,7 +87,11 @@ def _files_of_dict(uri: str, folders: Mapping[str, str], data: LabelledData) -> 
 
 
 def read_split(
-    files: SplitFiles, make: Callable[[Row], Example], columns: Mapping[str, str], optional: frozenset[str]
+    files: SplitFiles,
+    make: Callable[[Row], Example],
+    columns: Mapping[str, str],
+    optional: frozenset[str],
+    others: Collection[str] = (),
 ) -> Split:
     """The examples of a tabular split.
 
@@ -95,6 +100,7 @@ def read_split(
         make: from a row to an example; raises `BadValueError` where the row makes none.
         columns: field of the spec to the column it names; all must be there.
         optional: fields whose column may be absent from a split without labels.
+        others: columns that `make` looks at too, where they are there.
 
     Raises:
         DataError: a column is missing, a file is empty or damaged.
@@ -104,7 +110,7 @@ def read_split(
     examples, report, num_rows = [], _Report(), 0
     for uri in files.uris:
         before = num_rows
-        for row in _rows_with(needed, uri, files):
+        for row in _rows_with(needed, uri, files, {*columns.values(), *others}):
             if isinstance(row, BadRow):
                 num_rows += row.num_lines
                 report.add(row)
@@ -119,13 +125,15 @@ def read_split(
     return Split(tuple(examples), num_rows, report.num_rows, tuple(report.lines))
 
 
-def _rows_with(columns: Mapping[str, str], uri: str, files: SplitFiles) -> Iterator[Row | BadRow]:
+def _rows_with(
+    columns: Mapping[str, str], uri: str, files: SplitFiles, looked_at: Collection[str]
+) -> Iterator[Row | BadRow]:
     """The rows of a file that has the columns: a table in its first row, JSON lines, which have no header, in any."""
     kind = files.kind or format_of(uri)
     assert kind is not None  # the spec sees to it
     missing = dict(columns)
     found: dict[str, None] = {}
-    for row in read_rows(uri, kind, files.names):
+    for row in read_rows(uri, kind, files.names, looked_at):
         if missing and isinstance(row, Row):
             missing = {name: column for name, column in missing.items() if column not in row.values}
             if len(found) < _MAX_KEYS:
@@ -140,7 +148,8 @@ def _rows_with(columns: Mapping[str, str], uri: str, files: SplitFiles) -> Itera
 def _check_columns(uri: str, missing: Mapping[str, str], found: Iterable[str]) -> None:
     for name, column in missing.items():
         has = ", ".join(map(repr, found))
-        raise DataError(f"{uri} must have the column {column!r}, which task.{name} names, got {has[:500]}")
+        encoding = " and be UTF-8" if any(map(is_broken, found)) else ""
+        raise DataError(f"{uri} must have the column {column!r}, which task.{name} names{encoding}, got {has[:500]}")
 
 
 class _Report:
@@ -259,7 +268,8 @@ def label_of(row: Row, column: str, *, is_needed: bool, known: Collection[str] =
 
 def _whole(value: Any) -> Any:
     """A whole number as such, however it is written; anything else as it is."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    is_number = isinstance(value, float | Decimal) and math.isfinite(value)
+    return int(value) if is_number and value == int(value) else value
 
 
 def number_of(row: Row, column: str, label_range: tuple[float, float], *, is_needed: bool) -> float | None:
@@ -267,7 +277,9 @@ def number_of(row: Row, column: str, label_range: tuple[float, float], *, is_nee
     low, high = label_range
     value = row.values.get(column)
     try:
-        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+        number = (
+            float(value) if isinstance(value, int | float | Decimal | str) and not isinstance(value, bool) else math.nan
+        )
     except (ValueError, OverflowError):
         number = math.nan
     if low <= number <= high:

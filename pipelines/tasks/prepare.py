@@ -34,7 +34,7 @@ from pipelines.tasks.read import check_label_names, overlap, read_task
 from pipelines.tasks.squad_file import has_unanswerable
 from pipelines.tokenizer import TOKENIZER_FILE, load_tokenizer, special_ids
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Raised when files are read or tokenised in another way: a copy that was made the old way is not found then."""
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
