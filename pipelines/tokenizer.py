@@ -23,6 +23,8 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TOKENIZER_FILE = "tokenizer.json"
 VOCAB_FILE = "vocab.txt"
 CONFIG_FILE = "tokenizer_config.json"
+_OF_BERT = frozenset({"Bert", "Electra", "DistilBert", "ConvBert", "MobileBert", "PreTrained"})
+"""What the names of tokenizers begin with that cut text into words as BERT does."""
 MAX_LONGEST_ROW = 10_000_000
 """Tokens; more is a way to say that there is no limit."""
 
@@ -127,7 +129,8 @@ def read_pretrained(spec: PretrainedTokenizerSpec) -> Tokenizer:
 
     Raises:
         StorageError: it cannot be read.
-        CorpusError: it is no tokenizer, or lacks a special token; or a rule beside it is neither true nor false.
+        CorpusError: it is no tokenizer, or lacks a special token; a rule beside it is neither true nor false; or what
+            is beside a bare `vocab.txt` says that its words are not BERT's.
     """
     spec = with_rules(spec)
     uri = spec.uri
@@ -137,6 +140,7 @@ def read_pretrained(spec: PretrainedTokenizerSpec) -> Tokenizer:
         tokenizer.no_padding()
         special_ids(tokenizer)
         return tokenizer
+    _check_class(uri)
     try:
         words = storage.read_bytes(uri).decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -165,7 +169,7 @@ def with_rules(spec: PretrainedTokenizerSpec) -> PretrainedTokenizerSpec:
     if file.endswith(".json"):
         return PretrainedTokenizerSpec(uri=file)
     lowercase, strip_accents = spec.lowercase, spec.strip_accents
-    beside = storage.join(file[: file.rfind("/") + 1], CONFIG_FILE)
+    beside = _config_beside(file)
     if (lowercase is None or strip_accents is None) and storage.exists(beside):
         config = storage.read_json(beside)
         lowercase = _rule(config, "do_lower_case", beside) if lowercase is None else lowercase
@@ -183,7 +187,7 @@ def longest_row(uri: str) -> int | None:
         StorageError: there is no vocabulary, or a file cannot be read.
     """
     file = pretrained_file(uri)
-    beside = storage.join(file[: file.rfind("/") + 1], CONFIG_FILE)
+    beside = _config_beside(file)
     said = storage.read_json(beside).get("model_max_length") if storage.exists(beside) else None
     # Transformers writes 10³⁰ where there is no limit.
     return said if isinstance(said, int) and 0 < said < MAX_LONGEST_ROW else None
@@ -257,6 +261,23 @@ def _parse(uri: str) -> Tokenizer:
         return Tokenizer.from_str(data.decode())
     except Exception as error:  # the library raises bare Exception
         raise CorpusError(f"{uri} is no tokenizer: {error}") from error
+
+
+def _config_beside(file: str) -> str:
+    return storage.join(file[: file.rfind("/") + 1], CONFIG_FILE)
+
+
+def _check_class(uri: str) -> None:
+    """A vocabulary is half of a tokenizer: `BertJapaneseTokenizer` finds words with MeCab, and cut as BERT cuts them,
+    its text would be other tokens than the network was trained on.
+    """
+    beside = _config_beside(uri)
+    name = storage.read_json(beside).get("tokenizer_class") if storage.exists(beside) else None
+    if name is not None and str(name).removesuffix("Fast").removesuffix("Tokenizer") not in _OF_BERT:
+        raise CorpusError(
+            f"{beside}: tokenizer_class must be BertTokenizer or ElectraTokenizer where there is a vocab.txt alone, "
+            f"got {name!r}; a tokenizer.json would say how text is read"
+        )
 
 
 def _rule(config: dict[str, Any], name: str, uri: str) -> bool | None:

@@ -48,6 +48,7 @@ def tokens_of(folder: Path, **fields: Any) -> list[str]:
         ({}, {}, ["anna", "lives", "[UNK]"]),
         (None, {}, ["anna", "lives", "[UNK]"]),
         (None, {"lowercase": False}, ["Anna", "lives", "é"]),
+        ({"do_lower_case": False, "tokenizer_class": "ElectraTokenizerFast"}, {}, ["Anna", "lives", "é"]),
         ({"do_lower_case": False}, {"lowercase": True, "strip_accents": False}, ["anna", "lives", "é"]),
     ],
 )
@@ -67,6 +68,12 @@ def test_rules_beside_a_vocabulary_that_is_named_are_read(tmp_path: Path) -> Non
 def test_a_rule_that_is_neither_true_nor_false_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="do_lower_case must be true or false, got 'no'"):
         tokens_of(cased_folder(tmp_path, {"do_lower_case": "no"}))
+
+
+def test_a_vocabulary_whose_words_are_not_berts_is_refused(tmp_path: Path) -> None:
+    """Japanese ELECTRAs lie so: MeCab finds their words, and none of it is in vocab.txt."""
+    with pytest.raises(CorpusError, match=r"tokenizer_class must be BertTokenizer .* got 'BertJapaneseTokenizer'"):
+        tokens_of(cased_folder(tmp_path, {"tokenizer_class": "BertJapaneseTokenizer", "do_lower_case": False}))
 
 
 def test_capitals_that_lowercased_text_never_has_are_warned_of(
