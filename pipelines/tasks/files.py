@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
+from pipelines import storage
 from pipelines.errors import DataError
 from pipelines.specs.labelled import Format, LabelledData, format_of
+from pipelines.storage.wildcards import has_wildcards
 from pipelines.tasks.examples import Example, Split
 from pipelines.tasks.tables import BadRow, Row, is_broken, read_rows, split_folders
 
@@ -36,6 +38,8 @@ class SplitFiles:
     """Told by each file's name when absent."""
     names: tuple[str, ...] | None = None
     """Of the columns, where the files have no header."""
+    delimiter: str = ","
+    """Of CSV."""
     has_labels: bool = True
     """Whether a row without a label is malformed."""
     is_whole: bool = False
@@ -53,21 +57,32 @@ class TaskFiles:
 
 
 def task_files(data: LabelledData) -> TaskFiles:
-    """The files a spec names; a folder that holds all splits of a `datasets.DatasetDict` is taken apart.
+    """The files a spec names: those that a glob finds, and the splits of a folder of `datasets.DatasetDict`.
 
     Raises:
         DataError: such a folder lacks a split.
-        StorageError: it cannot be read.
+        StorageError: it cannot be read, or no file fits a glob.
     """
     if data.format == "datasets" and len(data.train) == 1:
         folders = split_folders(data.train[0])
         if folders:
             return _files_of_dict(data.train[0], folders, data)
     return TaskFiles(
-        SplitFiles(data.train, data.format),
-        {} if data.validation is None else {"": SplitFiles(data.validation, data.format)},
-        {"": SplitFiles(data.test, data.format, has_labels=False)} if data.test else {},
+        _split_of(data, data.train),
+        {} if data.validation is None else {"": _split_of(data, data.validation)},
+        {"": replace(_split_of(data, data.test), has_labels=False)} if data.test else {},
     )
+
+
+def _split_of(data: LabelledData, uris: tuple[str, ...]) -> SplitFiles:
+    """The files in order, each once, though two globs may find it."""
+    is_glob = [data.format != "datasets" and has_wildcards(uri) for uri in uris]
+    found = [
+        [file.uri for file in storage.expand(uri)] if several else [uri]
+        for uri, several in zip(uris, is_glob, strict=True)
+    ]
+    files = tuple(dict.fromkeys(uri for some in found for uri in some))
+    return SplitFiles(files, data.format, delimiter=data.delimiter)
 
 
 def _files_of_dict(uri: str, folders: Mapping[str, str], data: LabelledData) -> TaskFiles:
@@ -133,7 +148,7 @@ def _rows_with(
     assert kind is not None  # the spec sees to it
     missing = dict(columns)
     found: dict[str, None] = {}
-    for row in read_rows(uri, kind, files.names, looked_at):
+    for row in read_rows(uri, kind, files.names, looked_at, files.delimiter):
         if missing and isinstance(row, Row):
             missing = {name: column for name, column in missing.items() if column not in row.values}
             if len(found) < _MAX_KEYS:
@@ -149,7 +164,11 @@ def _check_columns(uri: str, missing: Mapping[str, str], found: Iterable[str]) -
     for name, column in missing.items():
         has = ", ".join(map(repr, found))
         encoding = " and be UTF-8" if any(map(is_broken, found)) else ""
-        raise DataError(f"{uri} must have the column {column!r}, which task.{name} names{encoding}, got {has[:500]}")
+        is_one = len(tuple(found)) == 1 and any(mark in has for mark in ";|\t")
+        hint = "; data.delimiter says what stands between the cells of CSV" if is_one else ""
+        raise DataError(
+            f"{uri} must have the column {column!r}, which task.{name} names{encoding}, got {has[:500]}{hint}"
+        )
 
 
 class _Report:

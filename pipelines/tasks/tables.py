@@ -42,7 +42,11 @@ class BadRow(NamedTuple):
 
 
 def read_rows(
-    uri: str, kind: Format, names: Sequence[str] | None = None, columns: Collection[str] | None = None
+    uri: str,
+    kind: Format,
+    names: Sequence[str] | None = None,
+    columns: Collection[str] | None = None,
+    delimiter: str = ",",
 ) -> Iterator[Row | BadRow]:
     """The rows of one file of a tabular format, in order.
 
@@ -52,6 +56,7 @@ def read_rows(
         names: of the columns, for a `csv` or `tsv` without a header.
         columns: that somebody asks for. Where a file holds its columns apart, those of the others are None, whatever
             they hold: pictures need no memory, and what Python cannot read costs no row.
+        delimiter: between the cells of a `csv`.
 
     Raises:
         DataError: the file is damaged, or does not name its columns once each.
@@ -59,7 +64,7 @@ def read_rows(
     """
     match kind:
         case "csv" | "tsv":
-            yield from _separated(uri, kind, names)
+            yield from _separated(uri, kind, names, delimiter)
         case "jsonl":
             yield from _json_lines(uri)
         case "parquet":
@@ -101,10 +106,14 @@ def is_broken(text: str) -> bool:
     return False
 
 
-def _separated(uri: str, kind: Format, names: Sequence[str] | None) -> Iterator[Row | BadRow]:
+def _separated(uri: str, kind: Format, names: Sequence[str] | None, delimiter: str) -> Iterator[Row | BadRow]:
     csv.field_size_limit(_LARGEST_CELL)
     # Strict: a quotation mark that is never closed, or closed in the middle of a cell, swallows rows without a word.
-    rows = csv.reader(read_lines(uri, newline=""), strict=True) if kind == "csv" else _TabReader(read_lines(uri))
+    rows = (
+        csv.reader(read_lines(uri, newline=""), strict=True, delimiter=delimiter)
+        if kind == "csv"
+        else _TabReader(read_lines(uri))
+    )
     header: list[str] | None = list(names) if names else None
     number = 0
     while True:

@@ -53,6 +53,17 @@ def test_a_header_of_other_bytes_is_told_as_such(tmp_path: Path) -> None:
         read(ClassificationTask, tmp_path / "train.csv")
 
 
+def test_cells_may_stand_between_semicolons(tmp_path: Path) -> None:
+    """As Excel writes them where the comma stands in numbers. It is told where nobody said so."""
+    path = tmp_path / "train.csv"
+    path.write_text('text;label\n"good; or so";yes\nbad;no\n')
+    data = {"train": str(path), "validation": str(path), "delimiter": ";"}
+    task = ClassificationTask.model_validate({"data": data})
+    assert labels_of(read_task(task, task_files(task.data)).train) == ["yes", "no"]
+    with pytest.raises(DataError, match=r"got 'text;label'; data\.delimiter says"):
+        read(ClassificationTask, path)
+
+
 @pytest.mark.parametrize(
     ("kind", "labels", "expected"),
     [

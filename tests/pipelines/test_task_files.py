@@ -60,6 +60,14 @@ def test_json_lines_and_compressed_files(tmp_path: Path) -> None:
     assert texts(read(classification(tmp_path, gzip.compress(CSV.encode()), "train.csv.gz"))) == ROWS
 
 
+def test_a_glob_finds_the_parts_of_a_split(tmp_path: Path) -> None:
+    """In order of their names, and none twice."""
+    for number, (text, label) in enumerate(ROWS):
+        (tmp_path / f"part-{number}.jsonl").write_text(json.dumps({"text": text, "label": label}) + "\n")
+    data = {"train": [str(tmp_path / "part-*.jsonl"), str(tmp_path / "part-[01].jsonl")]}
+    assert texts(read(classification(tmp_path, "", "unused.csv", data=data))) == ROWS
+
+
 def test_parquet(tmp_path: Path) -> None:
     table = pa.table({"text": [text for text, _ in ROWS], "label": [label for _, label in ROWS]})
     pq.write_table(table, tmp_path / "train.parquet")
