@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 from toy_network import write_network
 from training_task import VOCAB_SIZE, make_task
 
 from electra_core.optimizer import make_optimizer
-from pipelines.errors import CorpusError
+from pipelines.errors import CheckpointError, CorpusError
 from pipelines.job import JobDirectory
 from pipelines.specs.model_source import NetworkFiles
 from pipelines.tokenizer import SPECIAL_TOKENS
@@ -110,3 +112,22 @@ def test_an_unfinished_job_of_ours_reads_text_as_it_did(tmp_path: Path, lowercas
     state = state_of(networks, make_optimizer(networks, task.spec.optimizer))
     write_checkpoint(task.checkpoints_uri, 1, state, "id", keep=1)
     assert tokens_of(tmp_path / "job") == (["anna", "lives", "[UNK]"] if lowercase else ["Anna", "lives", "é"])
+
+
+@pytest.mark.parametrize("part", [None, "../model.safetensors"])
+def test_weights_may_be_in_several_files(tmp_path: Path, part: str | None) -> None:
+    """As Transformers saves large models. The index names what lies beside it, and nothing else."""
+    folder = write_network(tmp_path / "network", "ElectraForPreTraining", CASED)
+    whole = find_network(NetworkFiles(uri=str(folder)), ("discriminator",), "").weights.state
+    network = transformers.ElectraForPreTraining.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    network.save_pretrained(folder, max_shard_size="10KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    if part is not None:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": part}}))
+        with pytest.raises(CheckpointError, match="must name files beside it under weight_map"):
+            find_network(NetworkFiles(uri=str(folder)), ("discriminator",), "")
+        return
+    found = find_network(NetworkFiles(uri=str(folder)), ("discriminator",), "").weights.state
+    assert whole.keys() == found.keys()
+    assert all(torch.equal(whole[name], found[name]) for name in whole)
