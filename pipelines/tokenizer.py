@@ -25,6 +25,8 @@ VOCAB_FILE = "vocab.txt"
 CONFIG_FILE = "tokenizer_config.json"
 _OF_BERT = frozenset({"Bert", "Electra", "DistilBert", "ConvBert", "MobileBert", "PreTrained"})
 """What the names of tokenizers begin with that cut text into words as BERT does."""
+_BERTS_LONGEST_WORD = 100
+"""Characters; a longer one is [UNK]."""
 MAX_LONGEST_ROW = 10_000_000
 """Tokens; more is a way to say that there is no limit."""
 
@@ -110,17 +112,13 @@ def bert_tokenizer(vocabulary: dict[str, int], lowercase: bool, strip_accents: b
     Raises:
         CorpusError: the vocabulary lacks a special token.
     """
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))  # noqa: S106 - a token of text
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=_BERTS_LONGEST_WORD))  # noqa: S106 - a token of text
     tokenizer.normalizer = _bert_normalizer(lowercase, strip_accents)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     special = special_ids(tokenizer)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", special.cls), ("[SEP]", special.sep)],
-    )
+    tokenizer.post_processor = _template(special)
     return tokenizer
 
 
@@ -233,14 +231,17 @@ def save_tokenizer(tokenizer: Tokenizer, uri: str, max_length: int | None = None
         max_length: tokens of a row that the network beside it was made for. Transformers cuts where this says, and
             nowhere without it: longer texts then end in an error of its embeddings.
     """
+    tokenizer = _with_special_tokens(tokenizer)
     state = json.loads(tokenizer.to_str())
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": True,
+        # Without the second, which Transformers leaves out for most, the texts of a pair would be one to a network.
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         **{f"{name}_token": f"[{name.upper()}]" for name in SpecialTokenIds._fields},
     }
-    normalizer = state["normalizer"] or {}
-    if state["model"]["type"] == "WordPiece" and normalizer.get("type") == "BertNormalizer":
+    if _is_berts(state):
+        normalizer = state["normalizer"]
         config |= {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": normalizer["lowercase"],
@@ -253,6 +254,41 @@ def save_tokenizer(tokenizer: Tokenizer, uri: str, max_length: int | None = None
         config["model_max_length"] = max_length
     storage.write_json(storage.join(uri, CONFIG_FILE), config)
     storage.write_bytes(storage.join(uri, TOKENIZER_FILE), tokenizer.to_str(pretty=True).encode())
+
+
+def _with_special_tokens(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy that puts [CLS] and [SEP] around texts: rows are made so here whatever its file says, and Transformers
+    does as the file says.
+    """
+    special = special_ids(tokenizer)
+    tokenizer = Tokenizer.from_str(tokenizer.to_str())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    pair = tokenizer.encode("", "")
+    if pair.ids != [special.cls, special.sep, special.sep] or pair.type_ids != [0, 0, 1]:
+        tokenizer.post_processor = _template(special)
+    return tokenizer
+
+
+def _template(special: SpecialTokenIds) -> Any:
+    return processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", special.cls), ("[SEP]", special.sep)],
+    )
+
+
+def _is_berts(state: dict[str, Any]) -> bool:
+    """Whether Transformers' `BertTokenizer` is the same: it makes all but the vocabulary and a few rules anew."""
+    model, normalizer = state["model"], state["normalizer"] or {}
+    rules = ("unk_token", "continuing_subword_prefix", "max_input_chars_per_word")
+    return (
+        model["type"] == "WordPiece"
+        and [model[rule] for rule in rules] == ["[UNK]", "##", _BERTS_LONGEST_WORD]
+        and normalizer.get("type") == "BertNormalizer"
+        and normalizer["clean_text"]
+        and (state["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
+    )
 
 
 def _parse(uri: str) -> Tokenizer:
