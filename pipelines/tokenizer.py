@@ -137,6 +137,7 @@ def read_pretrained(spec: PretrainedTokenizerSpec) -> Tokenizer:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         special_ids(tokenizer)
+        _warn_of_other_rules(tokenizer, _config_beside(uri))
         return tokenizer
     _check_class(uri)
     try:
@@ -321,6 +322,18 @@ def _rule(config: dict[str, Any], name: str, uri: str) -> bool | None:
     if not isinstance(value, bool | None):
         raise CorpusError(f"{uri}: {name} must be true or false, got {value!r}")
     return value
+
+
+def _warn_of_other_rules(tokenizer: Tokenizer, beside: str) -> None:
+    """A `tokenizer.json` is read as it is, where Transformers lets the rules beside it count: both cannot be right."""
+    normalizer = json.loads(tokenizer.to_str())["normalizer"] or {}
+    if normalizer.get("type") != "BertNormalizer" or not storage.exists(beside):
+        return
+    config = storage.read_json(beside)
+    for ours, theirs in (("lowercase", "do_lower_case"), ("strip_accents", "strip_accents")):
+        if config.get(theirs) is not None and config[theirs] != normalizer[ours]:
+            reason = f"tokenizer.json counts, with {ours} {normalizer[ours]}; {theirs} is {config[theirs]} there"
+            log.warning("tokenizer_rules_differ", extra={"uri": beside, "reason": reason})
 
 
 def _warn_of_capitals(uri: str, words: Iterable[str]) -> None:

@@ -319,9 +319,9 @@ def _check_labels(labels: tuple[str, ...], splits: dict[str, Split]) -> None:
         for example in split.examples:
             for label in _labels_in(example):
                 if label not in known:
-                    shown = ", ".join(map(repr, labels[:20])) + (" …" if len(labels) > 20 else "")
+                    shown = ", ".join(f"{one!r:.60}" for one in labels[:20]) + (" …" if len(labels) > 20 else "")
                     raise DataError(
-                        f"every label of {name} must be one of {shown}, got {label!r} at {example.identifier}; "
+                        f"every label of {name} must be one of {shown}, got {label!r:.100} at {example.identifier}; "
                         "if it is right, list all labels under task.labels"
                     )
 

@@ -99,6 +99,20 @@ def test_rules_for_a_tokenizer_that_brings_its_own_are_ignored_aloud(
     assert [record.message for record in caplog.records] == ["tokenizer_rules_ignored"]
 
 
+def test_rules_beside_a_tokenizer_that_say_something_else_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Transformers would read capitals."""
+    folder = write_network(tmp_path, "ElectraForPreTraining", CASED)
+    assert tokens_of(folder) == ["anna", "lives", "[UNK]"]
+    assert not caplog.records
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False, "strip_accents": None}))
+    assert tokens_of(folder) == ["anna", "lives", "[UNK]"]
+    (told,) = [vars(record) for record in caplog.records]
+    assert told["message"] == "tokenizer_rules_differ"
+    assert told["reason"] == "tokenizer.json counts, with lowercase True; do_lower_case is False there"
+
+
 @pytest.mark.parametrize("lowercase", [True, False, None])
 def test_an_unfinished_job_of_ours_reads_text_as_it_did(tmp_path: Path, lowercase: bool | None) -> None:
     """It has no exports yet: its vocabulary is the one its spec names, with the spec's rules or those beside it."""

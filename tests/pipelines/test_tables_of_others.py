@@ -121,3 +121,15 @@ def test_comments_of_germeval_have_a_tab(tmp_path: Path) -> None:
     split = read(TokenClassificationTask, tmp_path / "train.conll", tokens="2", tags="3", scheme="BIO")
     assert split.num_bad_rows == 0
     assert [one.tokens for one in split.examples if isinstance(one, TaggedExample)] == [("Bern", "ist"), ("#",)]
+
+
+def test_texts_that_are_taken_for_labels_fill_no_message(tmp_path: Path) -> None:
+    """As where the columns were mixed up."""
+    for name in ("train", "dev"):
+        rows = [{"text": "yes", "label": f"{name} {number} " + "long " * 1000} for number in range(30)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = {"train": str(tmp_path / "train.jsonl"), "validation": str(tmp_path / "dev.jsonl")}
+    task = ClassificationTask.model_validate({"data": data})
+    with pytest.raises(DataError, match="every label of validation must be one of") as caught:
+        read_task(task, task_files(task.data))
+    assert len(str(caught.value)) < 2000
