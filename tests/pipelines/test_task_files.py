@@ -369,6 +369,11 @@ def test_questions_must_have_ids_of_their_own(tmp_path: Path) -> None:
     assert "every question of validation must have an id of its own (task.identifier), got '1' twice" in str(error)
 
 
+def test_questions_to_learn_from_may_share_an_id(tmp_path: Path) -> None:
+    """Each of two files that are put together may count from 1."""
+    assert len(read(questions(tmp_path, squad([ANSWERED, ANSWERED]), squad([ANSWERED]))).train.examples) == 2
+
+
 def test_minus_one_says_that_a_test_row_has_no_label(tmp_path: Path) -> None:
     (tmp_path / "test.jsonl").write_text('{"text": "x", "label": -1}\n')
     data = {"test": str(tmp_path / "test.jsonl")}
