@@ -36,8 +36,9 @@ Files = Annotated[
     AfterValidator(known_schemes),
     BeforeValidator(_one_is_many, json_schema_input_type=str | tuple[str, ...]),
 ]
-"""Files with the same columns: local paths, `file://`, `s3://`, `gs://`, `https://`; globs (`*`, `?`, `[]`, `**`), but not
-of `https://`."""
+"""Files with the same columns: local paths, `file://`, `s3://`, `gs://` or `https://`.
+
+Globs (`*`, `?`, `[]`, `**`) name several, but not for `https://`."""
 
 
 class LabelledData(FrozenModel):
