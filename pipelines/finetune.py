@@ -132,11 +132,7 @@ def _prepare(
     preparations = []
     for name, task in tasks.items():
         length = task.max_sequence_length or spec.training.max_sequence_length
-        if length > base.encoder.max_position_embeddings:
-            raise DataError(
-                f"max_sequence_length must be at most the model's max_position_embeddings, "
-                f"got {length} for {name} and {base.encoder.max_position_embeddings}"
-            )
+        base.check_reads(name, task, length)
         if base.longest_row is not None and length > base.longest_row and not base.without_pretraining:
             log.warning(
                 "positions_untrained",

@@ -23,6 +23,10 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TOKENIZER_FILE = "tokenizer.json"
 VOCAB_FILE = "vocab.txt"
 CONFIG_FILE = "tokenizer_config.json"
+_OF_BERT = frozenset({"Bert", "Electra", "DistilBert", "ConvBert", "MobileBert", "PreTrained"})
+"""What the names of tokenizers begin with that cut text into words as BERT does."""
+_BERTS_LONGEST_WORD = 100
+"""Characters; a longer one is [UNK]."""
 MAX_LONGEST_ROW = 10_000_000
 """Tokens; more is a way to say that there is no limit."""
 
@@ -108,17 +112,13 @@ def bert_tokenizer(vocabulary: dict[str, int], lowercase: bool, strip_accents: b
     Raises:
         CorpusError: the vocabulary lacks a special token.
     """
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))  # noqa: S106 - a token of text
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=_BERTS_LONGEST_WORD))  # noqa: S106 - a token of text
     tokenizer.normalizer = _bert_normalizer(lowercase, strip_accents)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     special = special_ids(tokenizer)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", special.cls), ("[SEP]", special.sep)],
-    )
+    tokenizer.post_processor = _template(special)
     return tokenizer
 
 
@@ -127,7 +127,8 @@ def read_pretrained(spec: PretrainedTokenizerSpec) -> Tokenizer:
 
     Raises:
         StorageError: it cannot be read.
-        CorpusError: it is no tokenizer, or lacks a special token; or a rule beside it is neither true nor false.
+        CorpusError: it is no tokenizer, or lacks a special token; a rule beside it is neither true nor false; or what
+            is beside a bare `vocab.txt` says that its words are not BERT's.
     """
     spec = with_rules(spec)
     uri = spec.uri
@@ -136,7 +137,9 @@ def read_pretrained(spec: PretrainedTokenizerSpec) -> Tokenizer:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         special_ids(tokenizer)
+        _warn_of_other_rules(tokenizer, _config_beside(uri))
         return tokenizer
+    _check_class(uri)
     try:
         words = storage.read_bytes(uri).decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -165,7 +168,7 @@ def with_rules(spec: PretrainedTokenizerSpec) -> PretrainedTokenizerSpec:
     if file.endswith(".json"):
         return PretrainedTokenizerSpec(uri=file)
     lowercase, strip_accents = spec.lowercase, spec.strip_accents
-    beside = storage.join(file[: file.rfind("/") + 1], CONFIG_FILE)
+    beside = _config_beside(file)
     if (lowercase is None or strip_accents is None) and storage.exists(beside):
         config = storage.read_json(beside)
         lowercase = _rule(config, "do_lower_case", beside) if lowercase is None else lowercase
@@ -183,7 +186,7 @@ def longest_row(uri: str) -> int | None:
         StorageError: there is no vocabulary, or a file cannot be read.
     """
     file = pretrained_file(uri)
-    beside = storage.join(file[: file.rfind("/") + 1], CONFIG_FILE)
+    beside = _config_beside(file)
     said = storage.read_json(beside).get("model_max_length") if storage.exists(beside) else None
     # Transformers writes 10³⁰ where there is no limit.
     return said if isinstance(said, int) and 0 < said < MAX_LONGEST_ROW else None
@@ -229,14 +232,17 @@ def save_tokenizer(tokenizer: Tokenizer, uri: str, max_length: int | None = None
         max_length: tokens of a row that the network beside it was made for. Transformers cuts where this says, and
             nowhere without it: longer texts then end in an error of its embeddings.
     """
+    tokenizer = _with_special_tokens(tokenizer)
     state = json.loads(tokenizer.to_str())
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": True,
+        # Without the second, which Transformers leaves out for most, the texts of a pair would be one to a network.
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         **{f"{name}_token": f"[{name.upper()}]" for name in SpecialTokenIds._fields},
     }
-    normalizer = state["normalizer"] or {}
-    if state["model"]["type"] == "WordPiece" and normalizer.get("type") == "BertNormalizer":
+    if _is_berts(state):
+        normalizer = state["normalizer"]
         config |= {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": normalizer["lowercase"],
@@ -251,6 +257,41 @@ def save_tokenizer(tokenizer: Tokenizer, uri: str, max_length: int | None = None
     storage.write_bytes(storage.join(uri, TOKENIZER_FILE), tokenizer.to_str(pretty=True).encode())
 
 
+def _with_special_tokens(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy that puts [CLS] and [SEP] around texts: rows are made so here whatever its file says, and Transformers
+    does as the file says.
+    """
+    special = special_ids(tokenizer)
+    tokenizer = Tokenizer.from_str(tokenizer.to_str())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    pair = tokenizer.encode("", "")
+    if pair.ids != [special.cls, special.sep, special.sep] or pair.type_ids != [0, 0, 1]:
+        tokenizer.post_processor = _template(special)
+    return tokenizer
+
+
+def _template(special: SpecialTokenIds) -> Any:
+    return processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", special.cls), ("[SEP]", special.sep)],
+    )
+
+
+def _is_berts(state: dict[str, Any]) -> bool:
+    """Whether Transformers' `BertTokenizer` is the same: it makes all but the vocabulary and a few rules anew."""
+    model, normalizer = state["model"], state["normalizer"] or {}
+    rules = ("unk_token", "continuing_subword_prefix", "max_input_chars_per_word")
+    return (
+        model["type"] == "WordPiece"
+        and [model[rule] for rule in rules] == ["[UNK]", "##", _BERTS_LONGEST_WORD]
+        and normalizer.get("type") == "BertNormalizer"
+        and normalizer["clean_text"]
+        and (state["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
+    )
+
+
 def _parse(uri: str) -> Tokenizer:
     data = storage.read_bytes(uri)
     try:
@@ -259,11 +300,40 @@ def _parse(uri: str) -> Tokenizer:
         raise CorpusError(f"{uri} is no tokenizer: {error}") from error
 
 
+def _config_beside(file: str) -> str:
+    return storage.join(file[: file.rfind("/") + 1], CONFIG_FILE)
+
+
+def _check_class(uri: str) -> None:
+    """A vocabulary is half of a tokenizer: `BertJapaneseTokenizer` finds words with MeCab, and cut as BERT cuts them,
+    its text would be other tokens than the network was trained on.
+    """
+    beside = _config_beside(uri)
+    name = storage.read_json(beside).get("tokenizer_class") if storage.exists(beside) else None
+    if name is not None and str(name).removesuffix("Fast").removesuffix("Tokenizer") not in _OF_BERT:
+        raise CorpusError(
+            f"{beside}: tokenizer_class must be BertTokenizer or ElectraTokenizer where there is a vocab.txt alone, "
+            f"got {name!r}; a tokenizer.json would say how text is read"
+        )
+
+
 def _rule(config: dict[str, Any], name: str, uri: str) -> bool | None:
     value = config.get(name)
     if not isinstance(value, bool | None):
         raise CorpusError(f"{uri}: {name} must be true or false, got {value!r}")
     return value
+
+
+def _warn_of_other_rules(tokenizer: Tokenizer, beside: str) -> None:
+    """A `tokenizer.json` is read as it is, where Transformers lets the rules beside it count: both cannot be right."""
+    normalizer = json.loads(tokenizer.to_str())["normalizer"] or {}
+    if normalizer.get("type") != "BertNormalizer" or not storage.exists(beside):
+        return
+    config = storage.read_json(beside)
+    for ours, theirs in (("lowercase", "do_lower_case"), ("strip_accents", "strip_accents")):
+        if config.get(theirs) is not None and config[theirs] != normalizer[ours]:
+            reason = f"tokenizer.json counts, with {ours} {normalizer[ours]}; {theirs} is {config[theirs]} there"
+            log.warning("tokenizer_rules_differ", extra={"uri": beside, "reason": reason})
 
 
 def _warn_of_capitals(uri: str, words: Iterable[str]) -> None:

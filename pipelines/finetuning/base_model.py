@@ -15,8 +15,10 @@ from electra_core.config import EncoderConfig
 from electra_core.conversion.finetuned import pretrained_backbone
 from electra_core.finetuning.network import ElectraForFinetuning
 from pipelines import storage
-from pipelines.errors import CheckpointError
+from pipelines.errors import CheckpointError, DataError
+from pipelines.specs.task import TaskSpec
 from pipelines.storage.artifacts import SpecialTokenIds
+from pipelines.tasks.glue import reads_pairs
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,26 @@ class BaseModel:
     without_pretraining: bool
     longest_row: int | None = None
     """Tokens it was pretrained to read at once, where that is known."""
+
+    def check_reads(self, name: str, task: TaskSpec, max_length: int) -> None:
+        """Raise `DataError` where the network has no place for the rows of a task.
+
+        Args:
+            name: of the task, for the message.
+            task: what is read.
+            max_length: tokens of a row at most.
+        """
+        longest, num_types = self.encoder.max_position_embeddings, self.encoder.type_vocab_size
+        if max_length > longest:
+            raise DataError(
+                f"max_sequence_length must be at most the model's max_position_embeddings, "
+                f"got {max_length} for {name} and {longest}"
+            )
+        if num_types < 2 and reads_pairs(task):
+            raise DataError(
+                f"model must have two token types (type_vocab_size) where a task reads two texts, as {name} does, "
+                f"got {num_types} of {self.origin}"
+            )
 
     def load_into(self, network: ElectraForFinetuning) -> None:
         """Replace the network's start by the pretrained weights; its head stays as it is.

@@ -84,7 +84,8 @@ def _undefined(results: Sequence[SeedResult], values: Sequence[float], metric: s
     if not seeds:
         return ()
     name = metric.replace("_", " ")
-    return (f"seeds without a {name}, since their answers are all alike, which count as the worst: {', '.join(seeds)}",)
+    why = "their answers or the labels are all alike"
+    return (f"seeds without a {name}, since {why}, which count as the worst: {', '.join(seeds)}",)
 
 
 def headline(summaries: Sequence[TaskSummary]) -> dict[str, float]:

@@ -57,6 +57,8 @@ def _check_input(model: LoadedModel, one: PredictInput, pointer: str) -> None:
         raise _bad(f"{pointer}/choices", f"must be given, for {what}; got none")
     if one.choices is not None and model.task != "multiple_choice":
         raise _bad(f"{pointer}/choices", f"must be absent, for {what}")
+    if (one.text_pair is not None or one.choices is not None) and model.network.config.type_vocab_size < 2:
+        raise PredictError("unsuitable_model", "a model that reads two texts must have two token types, got one")
     texts = {"text": one.text, "text_pair": one.text_pair}
     texts |= {f"choices/{number}": choice for number, choice in enumerate(one.choices or ())}
     for name, text in texts.items():

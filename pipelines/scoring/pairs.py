@@ -127,7 +127,7 @@ def _rows(uri: str, spec: MinimalPairsSpec, tokenizer: Tokenizer, max_tokens: in
     kind, name = format_of(uri), file_name(uri)
     if kind not in _TABLES:
         raise DataError(f"minimal_pairs.uris must name files that end in .{', .'.join(_TABLES)}, got {uri}")
-    for row in read_rows(uri, kind):
+    for row in read_rows(uri, kind, columns=(spec.sentence_good, spec.sentence_bad, spec.phenomenon)):
         if isinstance(row, BadRow):
             yield row
             continue

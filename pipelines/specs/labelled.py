@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from electra_core.config import FrozenModel
-from pipelines.specs.corpus import unpacked_parquet
-from pipelines.specs.initialization import WeightsUri
+from pipelines.specs.corpus import Uri, known_schemes, unpacked_parquet
 
 Format = Literal["csv", "tsv", "jsonl", "parquet", "datasets", "conllu", "conll", "squad"]
 ENDINGS: dict[str, Format] = {
@@ -32,11 +31,14 @@ def _one_is_many(value: object) -> object:
 
 
 Files = Annotated[
-    tuple[WeightsUri, ...],
+    tuple[Uri, ...],
     Field(min_length=1, max_length=1000),
+    AfterValidator(known_schemes),
     BeforeValidator(_one_is_many, json_schema_input_type=str | tuple[str, ...]),
 ]
-"""One file or several with the same columns: local paths, `file://`, `s3://`, `gs://` or `https://`."""
+"""Files with the same columns: local paths, `file://`, `s3://`, `gs://` or `https://`.
+
+Globs (`*`, `?`, `[]`, `**`) name several, but not for `https://`."""
 
 
 class LabelledData(FrozenModel):
@@ -45,6 +47,8 @@ class LabelledData(FrozenModel):
     format: Format | None = None
     """Told by the files' names when absent. `datasets` is a folder of Hugging Face `datasets.save_to_disk`: `train`
     names the folder of a split, or that of all splits."""
+    delimiter: Literal[",", ";", "|", "\t"] = ","
+    """What stands between the cells of CSV files. `format: tsv` has tabs, and quotes are letters there."""
     train: Files
     validation: Files | None = None
     """What scores are made on; a part of `train` when absent."""
@@ -73,6 +77,8 @@ class LabelledData(FrozenModel):
                     raise ValueError(
                         f"format must be given where a file's name does not end in {', '.join(ENDINGS)}, got {uri!r}"
                     )
+        if self.delimiter != "," and all((self.format or format_of(uri)) != "csv" for uri in self.uris):
+            raise ValueError(f"delimiter must be absent where no file is CSV, got {self.delimiter!r}")
         unpacked_parquet(tuple(uri for uri in self.uris if (self.format or format_of(uri)) == "parquet"))
         return self
 

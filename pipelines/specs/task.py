@@ -168,7 +168,8 @@ class QuestionAnsweringTask(_Task):
     question: Column = "question"
     context: Column = "context"
     answers: Column = "answers"
-    """In a table: an object of lists `text` and `answer_start` (in characters). SQuAD's own JSON has fixed names."""
+    """In a table: an object of lists `text` and `answer_start` (in characters), or a list of objects of the two. In
+    SQuAD's own JSON the names are fixed."""
     identifier: Column = "id"
     metric: Literal["f1", "exact_match"] = "f1"
     """What seeds are compared by, in percent, after the rules of the SQuAD scripts."""

@@ -20,6 +20,8 @@ _JOINED_OR_EMPTY = re.compile(r"[0-9]+[-.][0-9]+")
 _DOCUMENT = "-DOCSTART-"
 # Of ASCII alone: others of Unicode, such as U+3000, stand inside words.
 _BLANKS = re.compile(r"\s+", re.ASCII)
+_COMMENT_MARKS = ("# ", "#\t")
+"""The second is GermEval's."""
 _COMMENT = re.compile(r"# (\S+ = \S|(newdoc|newpar)\b)")
 """CoNLL-U's own, which may have as many words as a row has cells."""
 
@@ -140,7 +142,8 @@ class _Layout(NamedTuple):
 
     def is_comment(self, line: str) -> bool:
         """Of a line before a sentence: "#" is a word too, where the other columns are there."""
-        return line.startswith("# ") and (len(self.cells(line)) != self.width or _COMMENT.match(line) is not None)
+        is_like_one = line.startswith(_COMMENT_MARKS)
+        return is_like_one and (len(self.cells(line)) != self.width or _COMMENT.match(line) is not None)
 
 
 def _cells(line: str, has_tabs: bool) -> list[str]:
@@ -153,7 +156,7 @@ def _layout_of(lines: Iterator[str]) -> tuple[_Layout, Iterator[str]]:
     head: list[str] = []
     for line in lines:
         head.append(line)
-        if line.strip(string.whitespace) and not line.startswith(("# ", _DOCUMENT)):
+        if line.strip(string.whitespace) and not line.startswith((*_COMMENT_MARKS, _DOCUMENT)):
             break
     row = head[-1] if head else ""
     has_tabs = "\t" in row

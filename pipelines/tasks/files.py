@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
+from pipelines import storage
 from pipelines.errors import DataError
 from pipelines.specs.labelled import Format, LabelledData, format_of
+from pipelines.storage.wildcards import has_wildcards
 from pipelines.tasks.examples import Example, Split
 from pipelines.tasks.tables import BadRow, Row, is_broken, read_rows, split_folders
 
@@ -35,6 +38,8 @@ class SplitFiles:
     """Told by each file's name when absent."""
     names: tuple[str, ...] | None = None
     """Of the columns, where the files have no header."""
+    delimiter: str = ","
+    """Of CSV."""
     has_labels: bool = True
     """Whether a row without a label is malformed."""
     is_whole: bool = False
@@ -52,21 +57,32 @@ class TaskFiles:
 
 
 def task_files(data: LabelledData) -> TaskFiles:
-    """The files a spec names; a folder that holds all splits of a `datasets.DatasetDict` is taken apart.
+    """The files a spec names: those that a glob finds, and the splits of a folder of `datasets.DatasetDict`.
 
     Raises:
         DataError: such a folder lacks a split.
-        StorageError: it cannot be read.
+        StorageError: it cannot be read, or no file fits a glob.
     """
     if data.format == "datasets" and len(data.train) == 1:
         folders = split_folders(data.train[0])
         if folders:
             return _files_of_dict(data.train[0], folders, data)
     return TaskFiles(
-        SplitFiles(data.train, data.format),
-        {} if data.validation is None else {"": SplitFiles(data.validation, data.format)},
-        {"": SplitFiles(data.test, data.format, has_labels=False)} if data.test else {},
+        _split_of(data, data.train),
+        {} if data.validation is None else {"": _split_of(data, data.validation)},
+        {"": replace(_split_of(data, data.test), has_labels=False)} if data.test else {},
     )
+
+
+def _split_of(data: LabelledData, uris: tuple[str, ...]) -> SplitFiles:
+    """The files in order, each once, though two globs may find it."""
+    is_glob = [data.format != "datasets" and has_wildcards(uri) for uri in uris]
+    found = [
+        [file.uri for file in storage.expand(uri)] if several else [uri]
+        for uri, several in zip(uris, is_glob, strict=True)
+    ]
+    files = tuple(dict.fromkeys(uri for some in found for uri in some))
+    return SplitFiles(files, data.format, delimiter=data.delimiter)
 
 
 def _files_of_dict(uri: str, folders: Mapping[str, str], data: LabelledData) -> TaskFiles:
@@ -86,7 +102,11 @@ def _files_of_dict(uri: str, folders: Mapping[str, str], data: LabelledData) -> 
 
 
 def read_split(
-    files: SplitFiles, make: Callable[[Row], Example], columns: Mapping[str, str], optional: frozenset[str]
+    files: SplitFiles,
+    make: Callable[[Row], Example],
+    columns: Mapping[str, str],
+    optional: frozenset[str],
+    others: Collection[str] = (),
 ) -> Split:
     """The examples of a tabular split.
 
@@ -95,6 +115,7 @@ def read_split(
         make: from a row to an example; raises `BadValueError` where the row makes none.
         columns: field of the spec to the column it names; all must be there.
         optional: fields whose column may be absent from a split without labels.
+        others: columns that `make` looks at too, where they are there.
 
     Raises:
         DataError: a column is missing, a file is empty or damaged.
@@ -104,7 +125,7 @@ def read_split(
     examples, report, num_rows = [], _Report(), 0
     for uri in files.uris:
         before = num_rows
-        for row in _rows_with(needed, uri, files):
+        for row in _rows_with(needed, uri, files, {*columns.values(), *others}):
             if isinstance(row, BadRow):
                 num_rows += row.num_lines
                 report.add(row)
@@ -119,13 +140,15 @@ def read_split(
     return Split(tuple(examples), num_rows, report.num_rows, tuple(report.lines))
 
 
-def _rows_with(columns: Mapping[str, str], uri: str, files: SplitFiles) -> Iterator[Row | BadRow]:
+def _rows_with(
+    columns: Mapping[str, str], uri: str, files: SplitFiles, looked_at: Collection[str]
+) -> Iterator[Row | BadRow]:
     """The rows of a file that has the columns: a table in its first row, JSON lines, which have no header, in any."""
     kind = files.kind or format_of(uri)
     assert kind is not None  # the spec sees to it
     missing = dict(columns)
     found: dict[str, None] = {}
-    for row in read_rows(uri, kind, files.names):
+    for row in read_rows(uri, kind, files.names, looked_at, files.delimiter):
         if missing and isinstance(row, Row):
             missing = {name: column for name, column in missing.items() if column not in row.values}
             if len(found) < _MAX_KEYS:
@@ -140,7 +163,12 @@ def _rows_with(columns: Mapping[str, str], uri: str, files: SplitFiles) -> Itera
 def _check_columns(uri: str, missing: Mapping[str, str], found: Iterable[str]) -> None:
     for name, column in missing.items():
         has = ", ".join(map(repr, found))
-        raise DataError(f"{uri} must have the column {column!r}, which task.{name} names, got {has[:500]}")
+        encoding = " and be UTF-8" if any(map(is_broken, found)) else ""
+        is_one = len(tuple(found)) == 1 and any(mark in has for mark in ";|\t")
+        hint = "; data.delimiter says what stands between the cells of CSV" if is_one else ""
+        raise DataError(
+            f"{uri} must have the column {column!r}, which task.{name} names{encoding}, got {has[:500]}{hint}"
+        )
 
 
 class _Report:
@@ -259,7 +287,8 @@ def label_of(row: Row, column: str, *, is_needed: bool, known: Collection[str] =
 
 def _whole(value: Any) -> Any:
     """A whole number as such, however it is written; anything else as it is."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    is_number = isinstance(value, float | Decimal) and math.isfinite(value)
+    return int(value) if is_number and value == int(value) else value
 
 
 def number_of(row: Row, column: str, label_range: tuple[float, float], *, is_needed: bool) -> float | None:
@@ -267,7 +296,9 @@ def number_of(row: Row, column: str, label_range: tuple[float, float], *, is_nee
     low, high = label_range
     value = row.values.get(column)
     try:
-        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+        number = (
+            float(value) if isinstance(value, int | float | Decimal | str) and not isinstance(value, bool) else math.nan
+        )
     except (ValueError, OverflowError):
         number = math.nan
     if low <= number <= high:

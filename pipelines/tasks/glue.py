@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from pipelines import storage
 from pipelines.errors import DataError
 from pipelines.specs.labelled import LabelledData
-from pipelines.specs.task import ClassificationMetric, ClassificationTask, GlueName, GlueTask, RegressionTask
+from pipelines.specs.task import (
+    ClassificationMetric,
+    ClassificationTask,
+    GlueName,
+    GlueTask,
+    MultipleChoiceTask,
+    QuestionAnsweringTask,
+    RegressionTask,
+    TaskSpec,
+    TokenClassificationTask,
+)
 from pipelines.tasks.files import SplitFiles, TaskFiles
 from pipelines.tasks.tables import Row, read_rows
 
@@ -64,6 +74,19 @@ LAYOUTS: dict[GlueName, _Layout] = {
     "WNLI": _Layout("sentence1", "sentence2", ("label",), submission=("WNLI.tsv",)),
 }
 STS_RANGE = (0.0, 5.0)
+
+
+def reads_pairs(task: TaskSpec) -> bool:
+    """Whether a task's rows hold two texts, the second of which is read as token type 1."""
+    match task:
+        case GlueTask():
+            return LAYOUTS[task.name].text_pair is not None
+        case ClassificationTask() | RegressionTask():
+            return task.text_pair is not None
+        case TokenClassificationTask():
+            return False
+        case QuestionAnsweringTask() | MultipleChoiceTask():
+            return True
 
 
 def missing_files(name: GlueName, uri: str) -> tuple[str, ...]:

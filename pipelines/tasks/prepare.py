@@ -34,7 +34,7 @@ from pipelines.tasks.read import check_label_names, overlap, read_task
 from pipelines.tasks.squad_file import has_unanswerable
 from pipelines.tokenizer import TOKENIZER_FILE, load_tokenizer, special_ids
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Raised when files are read or tokenised in another way: a copy that was made the old way is not found then."""
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
@@ -58,6 +58,8 @@ class PreparedSplit:
     """Examples of which a text is longer than what is read of it."""
     num_without_window: int = 0
     """Training questions that are left out, for no window holds the whole of their answer."""
+    only_label: str | float | None = None
+    """Of texts that have labels: the one that all of them have."""
     report: tuple[str, ...] = ()
     """The first `MAX_REPORTED_ROWS` malformed rows, by file and line, then as many of the examples that training has
     too."""
@@ -80,6 +82,11 @@ class PreparedSplit:
             notes.append(
                 f"{self.name}: examples that have a label, and that scores are of: "
                 f"{self.num_labelled:,} of {self.num_examples:,}"
+            )
+        if self.only_label is not None:
+            notes.append(
+                f"{self.name}: every label is {self.only_label!r}, so that correlations, and figures of other labels, "
+                "say nothing"
             )
         return tuple(notes)
 
@@ -238,6 +245,7 @@ def _num_choices(splits: Mapping[str, Split]) -> int:
 
 def _prepared_split(name: str, split: Split, features: Features, also_in_training: Sequence[str]) -> PreparedSplit:
     shared = (f"{identifier}: a training example asks the same" for identifier in also_in_training[:MAX_REPORTED_ROWS])
+    labels = {example.label for example in split.examples if isinstance(example, TextExample)} - {None}
     return PreparedSplit(
         name=name,
         num_examples=features.num_examples,
@@ -247,6 +255,7 @@ def _prepared_split(name: str, split: Split, features: Features, also_in_trainin
         num_labelled=sum(_label(example) is not None for example in split.examples),
         num_cut=features.num_cut,
         num_without_window=len(split.examples) - features.num_examples,
+        only_label=labels.pop() if len(labels) == 1 else None,
         report=(*split.report, *shared),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from pipelines.errors import DataError
@@ -43,6 +44,7 @@ from pipelines.tasks.files import (
     texts_of,
 )
 from pipelines.tasks.squad_file import (
+    IS_IMPOSSIBLE,
     answer_of,
     checked_question,
     has_unanswerable,
@@ -85,7 +87,7 @@ def read_task(task: UserTask, files: TaskFiles) -> TaskData:
             check_bad_rows(f"data.{kind}{name and f' ({name})'}", split, 0.0 if is_whole else limit)
     train = _at_most(train, task.data.max_train_examples)
     splits = {"train": train, **_named("validation", validation), **_named("test", test)}
-    for name, split in splits.items():
+    for name, split in {**_named("validation", validation), **_named("test", test)}.items():
         _check_identifiers(name, split)
     if isinstance(task, ClassificationTask | TokenClassificationTask):
         _check_labels(labels, splits)
@@ -101,7 +103,7 @@ def labels_of_task(task: UserTask, train: Split) -> tuple[str, ...]:
 
 
 def _check_identifiers(name: str, split: Split) -> None:
-    """Questions are told apart by their ids, in scores and in what is handed in."""
+    """Questions are told apart by their ids in scores and in what is handed in. Those to learn from need none."""
     seen: set[str] = set()
     for example in split.examples:
         if isinstance(example, QuestionExample):
@@ -190,6 +192,7 @@ def _read(task: UserTask, files: SplitFiles, reading: _Reading = _NOTHING, is_fo
                 lambda row: _question(task, row, is_for_training, files.has_labels),
                 columns,
                 frozenset({"answers"}),
+                (task.identifier, IS_IMPOSSIBLE),
             )
         case MultipleChoiceTask():
             columns = {"text": task.text, "label": task.label}
@@ -228,9 +231,12 @@ def _question(task: QuestionAnsweringTask, row: Row, is_for_training: bool, has_
     answers = None
     if given is not None:
         try:
-            answers = tuple(
-                answer_of(text, start) for text, start in zip(given["text"], given["answer_start"], strict=True)
-            )
+            if isinstance(given, list):  # of objects, as SQuAD's own JSON has them
+                answers = tuple(answer_of(one["text"], one["answer_start"]) for one in given)
+            else:
+                answers = tuple(
+                    answer_of(text, start) for text, start in zip(given["text"], given["answer_start"], strict=True)
+                )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise BadValueError(
                 f"column {task.answers!r} must hold lists `text` and `answer_start` of one length, got {given!r:.100}"
@@ -250,7 +256,7 @@ def _choice(task: MultipleChoiceTask, row: Row, is_needed: bool) -> ChoiceExampl
     if len(choices) < 2:
         raise BadValueError(f"there must be at least two choices, got {len(choices)}")
     value = row.values.get(task.label)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     label = label_of(row, task.label, is_needed=is_needed, known=() if is_number else choices)
     if label is None:
         return ChoiceExample(_identifier(row), text_of(row, task.text), choices)
@@ -313,9 +319,9 @@ def _check_labels(labels: tuple[str, ...], splits: dict[str, Split]) -> None:
         for example in split.examples:
             for label in _labels_in(example):
                 if label not in known:
-                    shown = ", ".join(map(repr, labels[:20])) + (" …" if len(labels) > 20 else "")
+                    shown = ", ".join(f"{one!r:.60}" for one in labels[:20]) + (" …" if len(labels) > 20 else "")
                     raise DataError(
-                        f"every label of {name} must be one of {shown}, got {label!r} at {example.identifier}; "
+                        f"every label of {name} must be one of {shown}, got {label!r:.100} at {example.identifier}; "
                         "if it is right, list all labels under task.labels"
                     )
 

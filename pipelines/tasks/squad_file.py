@@ -12,6 +12,9 @@ from pipelines.tasks.examples import Answer, Example, QuestionExample, Split
 from pipelines.tasks.files import BadValueError
 from pipelines.tasks.tables import BadRow, is_broken, read_lines
 
+IS_IMPOSSIBLE = "is_impossible"
+"""The key by which a question says of itself that its text has no answer."""
+
 
 def read_squad(uri: str, *, is_for_training: bool, has_labels: bool = True) -> Iterator[QuestionExample | BadRow]:
     """The questions of a file, in order; a malformed one is told by its place, which stands in for a line number.
@@ -79,7 +82,7 @@ def says_impossible(question: Mapping[str, Any]) -> bool | None:
     Raises:
         BadValueError: it is neither true nor false.
     """
-    value = question.get("is_impossible")
+    value = question.get(IS_IMPOSSIBLE)
     if value is None:
         return None
     if not isinstance(value, int | float) or value not in (0, 1):

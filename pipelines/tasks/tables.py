@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 from pipelines import storage
@@ -41,13 +41,22 @@ class BadRow(NamedTuple):
         return f"{self.uri}:{self.line}: {self.detail}"
 
 
-def read_rows(uri: str, kind: Format, names: Sequence[str] | None = None) -> Iterator[Row | BadRow]:
+def read_rows(
+    uri: str,
+    kind: Format,
+    names: Sequence[str] | None = None,
+    columns: Collection[str] | None = None,
+    delimiter: str = ",",
+) -> Iterator[Row | BadRow]:
     """The rows of one file of a tabular format, in order.
 
     Args:
         uri: the file, `.gz` and `.zst` included; for `datasets` the folder of a split.
         kind: `csv` has a header and quotes as in RFC 4180, `tsv` a header and no quoting at all, as GLUE's files.
         names: of the columns, for a `csv` or `tsv` without a header.
+        columns: that somebody asks for. Where a file holds its columns apart, those of the others are None, whatever
+            they hold: pictures need no memory, and what Python cannot read costs no row.
+        delimiter: between the cells of a `csv`.
 
     Raises:
         DataError: the file is damaged, or does not name its columns once each.
@@ -55,13 +64,13 @@ def read_rows(uri: str, kind: Format, names: Sequence[str] | None = None) -> Ite
     """
     match kind:
         case "csv" | "tsv":
-            yield from _separated(uri, kind, names)
+            yield from _separated(uri, kind, names, delimiter)
         case "jsonl":
             yield from _json_lines(uri)
         case "parquet":
-            yield from _parquet(uri)
+            yield from _parquet(uri, columns)
         case "datasets":
-            yield from _arrow_folder(uri)
+            yield from _arrow_folder(uri, columns)
         case _:
             raise ValueError(f"kind must be that of a table, got {kind!r}")
 
@@ -97,10 +106,14 @@ def is_broken(text: str) -> bool:
     return False
 
 
-def _separated(uri: str, kind: Format, names: Sequence[str] | None) -> Iterator[Row | BadRow]:
+def _separated(uri: str, kind: Format, names: Sequence[str] | None, delimiter: str) -> Iterator[Row | BadRow]:
     csv.field_size_limit(_LARGEST_CELL)
     # Strict: a quotation mark that is never closed, or closed in the middle of a cell, swallows rows without a word.
-    rows = csv.reader(read_lines(uri, newline=""), strict=True) if kind == "csv" else _TabReader(read_lines(uri))
+    rows = (
+        csv.reader(read_lines(uri, newline=""), strict=True, delimiter=delimiter)
+        if kind == "csv"
+        else _TabReader(read_lines(uri))
+    )
     header: list[str] | None = list(names) if names else None
     number = 0
     while True:
@@ -141,7 +154,9 @@ class _TabReader:
 
 
 def _header(uri: str, cells: list[str]) -> list[str]:
-    if len(set(cells)) < len(cells) or not all(cells):
+    """The names of the columns. One may have none, as pandas writes its index: no spec can mean it."""
+    named = [cell for cell in cells if cell]
+    if len(set(named)) < len(named):
         raise DataError(
             f"{uri} must begin with a header that names every column once, got {', '.join(map(repr, cells))[:300]}"
         )
@@ -179,19 +194,20 @@ def _json_lines(uri: str) -> Iterator[Row | BadRow]:
             yield BadRow(uri, number, f"the line must hold an object, got {type(record).__name__}")
 
 
-def _parquet(uri: str) -> Iterator[Row | BadRow]:
+def _parquet(uri: str, columns: Collection[str] | None) -> Iterator[Row | BadRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with storage.open_input(uri) as stream:
         try:
             file = pq.ParquetFile(_seekable(stream))
-            yield from _records(uri, file.schema_arrow.names, file.iter_batches(_PARQUET_BATCH_ROWS))
+            layout = _Layout.of(uri, file.schema_arrow, columns)
+            yield from _records(uri, layout, file.iter_batches(_PARQUET_BATCH_ROWS, columns=layout.read))
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(f"{uri} must be a Parquet file: {' '.join(str(error).split())[:300]}") from error
 
 
-def _arrow_folder(uri: str) -> Iterator[Row | BadRow]:
+def _arrow_folder(uri: str, columns: Collection[str] | None) -> Iterator[Row | BadRow]:
     """What `datasets.Dataset.save_to_disk` writes: Arrow streams that state.json names; labels by their names."""
     import pyarrow as pa
 
@@ -203,7 +219,8 @@ def _arrow_folder(uri: str) -> Iterator[Row | BadRow]:
         with storage.open_input(path) as stream:
             try:
                 batches = pa.ipc.open_stream(stream)
-                for row in _records(path, batches.schema.names, batches, labels, first):
+                layout = _Layout.of(path, batches.schema, columns)
+                for row in _records(path, layout, (batch.select(layout.read) for batch in batches), labels, first):
                     first = row.line
                     yield row
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -224,17 +241,35 @@ def _label_names(uri: str) -> dict[str, list[str]]:
     features = storage.read_json(path).get("features") or {} if storage.exists(path) else {}
     named = {}
     for column, feature in features.items():
-        inner = feature.get("feature", feature) if isinstance(feature, dict) else {}
+        # A list of them is `Sequence` or `List` around the feature, or, as Python has it, a list of that one.
+        inner = feature.get("feature", feature) if isinstance(feature, dict) else (feature or [{}])[0]
         if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
             named[column] = list(inner["names"])
     return named
 
 
+class _Layout(NamedTuple):
+    """The columns of a table of Arrow's."""
+
+    names: list[str]
+    read: list[str]
+    """Those that are read."""
+    binary: list[str]
+    """Of these, what holds bytes: old writers mark no text as such."""
+
+    @classmethod
+    def of(cls, uri: str, schema: Any, columns: Collection[str] | None) -> _Layout:
+        names = list(schema.names)
+        if len(set(names)) < len(names):
+            raise DataError(f"{uri} must name every column once, got {', '.join(map(repr, names))[:300]}")
+        # With none of them left there would be no rows to count.
+        read = [name for name in names if columns is None or name in columns] or names
+        return cls(names, read, [name for name in read if "binary" in str(schema.field(name).type)])
+
+
 def _records(
-    uri: str, columns: Sequence[str], batches: Any, labels: Mapping[str, list[str]] | None = None, first: int = 0
+    uri: str, layout: _Layout, batches: Any, labels: Mapping[str, list[str]] | None = None, first: int = 0
 ) -> Iterator[Row | BadRow]:
-    if len(set(columns)) < len(columns):
-        raise DataError(f"{uri} must name every column once, got {', '.join(map(repr, columns))[:300]}")
     number = first
     for batch in batches:
         for values in _python_rows(batch):
@@ -242,9 +277,11 @@ def _records(
             if isinstance(values, str):
                 yield BadRow(uri, number, values)
                 continue
+            for column in layout.binary:
+                values[column] = _as_text(values[column])
             for column, names in (labels or {}).items():
                 values[column] = _named(values.get(column), names)
-            yield Row(uri, number, values)
+            yield Row(uri, number, dict.fromkeys(layout.names) | values)
 
 
 def _python_rows(batch: Any) -> Iterator[dict[str, Any] | str]:
@@ -264,6 +301,14 @@ def _python_row(batch: Any) -> dict[str, Any] | str:
     except (ValueError, OverflowError) as error:  # a date after the year 9999, say
         return f"the row must have values that Python has: {' '.join(str(error).split())[:200]}"
     return values
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_text(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _as_text(item) for name, item in value.items()}
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
 def _named(value: Any, labels: list[str]) -> Any:

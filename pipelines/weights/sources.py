@@ -28,6 +28,8 @@ from pipelines.training.checkpoint import Checkpoint, list_checkpoints, read_sta
 
 CONFIG_FILE = "config.json"
 _SAFETENSORS, _PICKLED = "model.safetensors", "pytorch_model.bin"
+_INDEX_SUFFIX = ".index.json"
+"""Of the file that says in which of several files a tensor is."""
 # Exports leave out of config.json what equals these defaults of ElectraConfig.
 _DEFAULT_HEADS, _DEFAULT_EPS = 4, 1e-12
 _RULES = {"model_type": (None, "electra"), "hidden_act": ("gelu", "gelu"), "position_embedding_type": ("absolute",) * 2}
@@ -64,7 +66,7 @@ class OurWeights:
 
 
 def read_transformers(uri: str) -> NetworkWeights:
-    """A folder with config.json and model.safetensors or pytorch_model.bin.
+    """A folder with config.json and model.safetensors or pytorch_model.bin, in one file or in several.
 
     Raises:
         CheckpointError: it holds no Electra network, or one our networks cannot compute.
@@ -163,7 +165,23 @@ def _read_tensors(uri: str) -> dict[str, Tensor]:
         file = storage.join(uri, name)
         if storage.exists(file):
             return read(file, storage.read_bytes(file))
+        if storage.exists(file + _INDEX_SUFFIX):
+            parts = [storage.join(uri, part) for part in _parts(file + _INDEX_SUFFIX)]
+            return {key: tensor for part in parts for key, tensor in read(part, storage.read_bytes(part)).items()}
     raise CheckpointError(f"{uri} must hold {_SAFETENSORS} or {_PICKLED}, got neither")
+
+
+def _parts(index: str) -> list[str]:
+    """The files that the index of a large model names, all beside it."""
+    files = storage.read_json(index).get("weight_map")
+    names = sorted(set(files.values())) if isinstance(files, dict) and all(map(_is_name, files.values())) else []
+    if not names:
+        raise CheckpointError(f"{index} must name files beside it under weight_map")
+    return names
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and "/" not in value and value not in ("", ".", "..")
 
 
 def _from_safetensors(uri: str, data: bytes) -> dict[str, Tensor]:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 from toy_network import write_network
 from training_task import VOCAB_SIZE, make_task
 
 from electra_core.optimizer import make_optimizer
-from pipelines.errors import CorpusError
+from pipelines.errors import CheckpointError, CorpusError
 from pipelines.job import JobDirectory
 from pipelines.specs.model_source import NetworkFiles
 from pipelines.tokenizer import SPECIAL_TOKENS
@@ -48,6 +50,7 @@ def tokens_of(folder: Path, **fields: Any) -> list[str]:
         ({}, {}, ["anna", "lives", "[UNK]"]),
         (None, {}, ["anna", "lives", "[UNK]"]),
         (None, {"lowercase": False}, ["Anna", "lives", "é"]),
+        ({"do_lower_case": False, "tokenizer_class": "ElectraTokenizerFast"}, {}, ["Anna", "lives", "é"]),
         ({"do_lower_case": False}, {"lowercase": True, "strip_accents": False}, ["anna", "lives", "é"]),
     ],
 )
@@ -67,6 +70,12 @@ def test_rules_beside_a_vocabulary_that_is_named_are_read(tmp_path: Path) -> Non
 def test_a_rule_that_is_neither_true_nor_false_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="do_lower_case must be true or false, got 'no'"):
         tokens_of(cased_folder(tmp_path, {"do_lower_case": "no"}))
+
+
+def test_a_vocabulary_whose_words_are_not_berts_is_refused(tmp_path: Path) -> None:
+    """Japanese ELECTRAs lie so: MeCab finds their words, and none of it is in vocab.txt."""
+    with pytest.raises(CorpusError, match=r"tokenizer_class must be BertTokenizer .* got 'BertJapaneseTokenizer'"):
+        tokens_of(cased_folder(tmp_path, {"tokenizer_class": "BertJapaneseTokenizer", "do_lower_case": False}))
 
 
 def test_capitals_that_lowercased_text_never_has_are_warned_of(
@@ -90,6 +99,20 @@ def test_rules_for_a_tokenizer_that_brings_its_own_are_ignored_aloud(
     assert [record.message for record in caplog.records] == ["tokenizer_rules_ignored"]
 
 
+def test_rules_beside_a_tokenizer_that_say_something_else_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Transformers would read capitals."""
+    folder = write_network(tmp_path, "ElectraForPreTraining", CASED)
+    assert tokens_of(folder) == ["anna", "lives", "[UNK]"]
+    assert not caplog.records
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False, "strip_accents": None}))
+    assert tokens_of(folder) == ["anna", "lives", "[UNK]"]
+    (told,) = [vars(record) for record in caplog.records]
+    assert told["message"] == "tokenizer_rules_differ"
+    assert told["reason"] == "tokenizer.json counts, with lowercase True; do_lower_case is False there"
+
+
 @pytest.mark.parametrize("lowercase", [True, False, None])
 def test_an_unfinished_job_of_ours_reads_text_as_it_did(tmp_path: Path, lowercase: bool | None) -> None:
     """It has no exports yet: its vocabulary is the one its spec names, with the spec's rules or those beside it."""
@@ -103,3 +126,22 @@ def test_an_unfinished_job_of_ours_reads_text_as_it_did(tmp_path: Path, lowercas
     state = state_of(networks, make_optimizer(networks, task.spec.optimizer))
     write_checkpoint(task.checkpoints_uri, 1, state, "id", keep=1)
     assert tokens_of(tmp_path / "job") == (["anna", "lives", "[UNK]"] if lowercase else ["Anna", "lives", "é"])
+
+
+@pytest.mark.parametrize("part", [None, "../model.safetensors"])
+def test_weights_may_be_in_several_files(tmp_path: Path, part: str | None) -> None:
+    """As Transformers saves large models. The index names what lies beside it, and nothing else."""
+    folder = write_network(tmp_path / "network", "ElectraForPreTraining", CASED)
+    whole = find_network(NetworkFiles(uri=str(folder)), ("discriminator",), "").weights.state
+    network = transformers.ElectraForPreTraining.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    network.save_pretrained(folder, max_shard_size="10KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    if part is not None:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": part}}))
+        with pytest.raises(CheckpointError, match="must name files beside it under weight_map"):
+            find_network(NetworkFiles(uri=str(folder)), ("discriminator",), "")
+        return
+    found = find_network(NetworkFiles(uri=str(folder)), ("discriminator",), "").weights.state
+    assert whole.keys() == found.keys()
+    assert all(torch.equal(whole[name], found[name]) for name in whole)

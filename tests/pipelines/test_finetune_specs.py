@@ -48,7 +48,11 @@ def resolved(document: str, *overrides: str) -> FinetuneSpec:
             MODEL + "task: {type: classification, data: {train: part-0.zst, format: parquet}}",
             "task.data: Parquet files must not end in .gz or .zst, for they are compressed within, got 'part-0.zst'",
         ),
-        (MODEL + "task: {type: classification, data: {train: 'a/*.csv'}}", "must name one place and be no pattern"),
+        (MODEL + "task: {type: classification, data: {train: 'a/*'}}", "format must be given where a file's name"),
+        (
+            MODEL + "task: {type: classification, data: {train: a.tsv, delimiter: ';'}}",
+            "delimiter must be absent where no file is CSV, got ';'",
+        ),
         (
             MODEL + "task: {type: regression, data: {train: a.csv, format: squad}}",
             "data.format must be one of csv, tsv",

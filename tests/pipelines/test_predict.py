@@ -244,6 +244,16 @@ def test_what_a_model_cannot_read_is_refused_by_field(
     assert error.message.startswith("must ")
 
 
+def test_a_model_of_one_token_type_reads_one_text(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "one", "ElectraForSequenceClassification", type_vocab_size=1)
+    assert predict_with_folder(folder, [PredictInput(text=TEXT)]).predictions
+    error = refused(folder, text=TEXT, text_pair=TEXT)
+    assert (error.code, error.message) == (
+        "unsuitable_model",
+        "a model that reads two texts must have two token types, got one",
+    )
+
+
 def edited(folder: Path, target: Path, **config: Any) -> Path:
     shutil.copytree(folder, target)
     document = json.loads((target / "config.json").read_text())

@@ -10,7 +10,7 @@ import pytest
 from finetuning_world import TASKS, TOKENS, toy_task, write_rows
 
 from pipelines.specs.finetune import BaselineSpec
-from pipelines.specs.task import ClassificationTask, QuestionAnsweringTask, TokenClassificationTask
+from pipelines.specs.task import ClassificationTask, QuestionAnsweringTask, RegressionTask, TokenClassificationTask
 from pipelines.tasks.prepare import PreparedTask, TaskPreparation, prepare_task
 from pipelines.tokenizer import bert_tokenizer, save_tokenizer
 
@@ -84,6 +84,21 @@ def test_what_is_cut_and_what_has_no_label_is_counted(tmp_path: Path) -> None:
         "test: examples that are longer than what is read of them: 1 of 3",
         "test: examples that have a label, and that scores are of: 2 of 3",
     )
+
+
+@pytest.mark.parametrize(("kind", "labels"), [(ClassificationTask, ("good", "bad")), (RegressionTask, (1.0, 0.0))])
+def test_a_split_of_one_label_is_told(tmp_path: Path, kind: Any, labels: tuple[Any, Any]) -> None:
+    """Its Matthews' correlation is 0 and its F1 0 or 1, whatever the network says."""
+    rows = [{"text": f"the film is good {'. ' * index}", "label": labels[index % 2]} for index in range(4)]
+    train, dev = write_rows(tmp_path / "train.jsonl", rows), write_rows(tmp_path / "dev.jsonl", rows[::2])
+    test = write_rows(tmp_path / "test.jsonl", [rows[1], {"text": "a book ."}])
+    found = prepared(tmp_path, kind.model_validate({"data": {"train": train, "validation": dev, "test": test}}))
+    told = [note for note in found.notes if "every label is" in note]
+    says_nothing = "so that correlations, and figures of other labels, say nothing"
+    assert told == [
+        f"{name}: every label is {label!r}, {says_nothing}"
+        for name, label in zip(("validation", "test"), labels, strict=True)
+    ]
 
 
 def test_examples_that_are_training_examples_too_are_named(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_one_seed_without_a_score_leaves_the_task_in_the_mean() -> None:
     one = summarised(0.5, NAN, 0.75)
     assert (one.scores.median, one.scores.best_seed, one.scores.by_seed) == (0.5, 3, {"1": 0.5, "3": 0.75})
     assert mean_score([one]) == 50.0
-    note = "seeds without a pearson, since their answers are all alike, which count as the worst: 2"
+    note = "seeds without a pearson, since their answers or the labels are all alike, which count as the worst: 2"
     assert one.scores.report == (note,)
     text = table([one], {})
     assert f"- toy, {note}." in text

@@ -60,6 +60,14 @@ def test_json_lines_and_compressed_files(tmp_path: Path) -> None:
     assert texts(read(classification(tmp_path, gzip.compress(CSV.encode()), "train.csv.gz"))) == ROWS
 
 
+def test_a_glob_finds_the_parts_of_a_split(tmp_path: Path) -> None:
+    """In order of their names, and none twice."""
+    for number, (text, label) in enumerate(ROWS):
+        (tmp_path / f"part-{number}.jsonl").write_text(json.dumps({"text": text, "label": label}) + "\n")
+    data = {"train": [str(tmp_path / "part-*.jsonl"), str(tmp_path / "part-[01].jsonl")]}
+    assert texts(read(classification(tmp_path, "", "unused.csv", data=data))) == ROWS
+
+
 def test_parquet(tmp_path: Path) -> None:
     table = pa.table({"text": [text for text, _ in ROWS], "label": [label for _, label in ROWS]})
     pq.write_table(table, tmp_path / "train.parquet")
@@ -359,6 +367,11 @@ def test_a_question_without_a_word_on_answers_cannot_be_scored(tmp_path: Path) -
 def test_questions_must_have_ids_of_their_own(tmp_path: Path) -> None:
     error = refusal(questions(tmp_path, squad([ANSWERED]), squad([ANSWERED, ANSWERED])))
     assert "every question of validation must have an id of its own (task.identifier), got '1' twice" in str(error)
+
+
+def test_questions_to_learn_from_may_share_an_id(tmp_path: Path) -> None:
+    """Each of two files that are put together may count from 1."""
+    assert len(read(questions(tmp_path, squad([ANSWERED, ANSWERED]), squad([ANSWERED]))).train.examples) == 2
 
 
 def test_minus_one_says_that_a_test_row_has_no_label(tmp_path: Path) -> None:

@@ -7,15 +7,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, models
+import transformers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from pipelines.errors import CorpusError, StorageError
 from pipelines.specs.corpus import PretrainedTokenizerSpec, WordPieceSpec
 from pipelines.storage.artifacts import SpecialTokenIds
 from pipelines.tokenizer import (
     SPECIAL_TOKENS,
+    bert_tokenizer,
     is_continuation,
     load_tokenizer,
     read_pretrained,
@@ -156,15 +159,50 @@ def test_truncation_and_padding_are_taken_off(trained: Tokenizer, tmp_path: Path
 
 
 def test_a_tokenizer_of_another_kind_keeps_its_rules(tmp_path: Path) -> None:
-    from tokenizers import models, pre_tokenizers
-
     vocabulary = {token: i for i, token in enumerate((*SPECIAL_TOKENS, "a", "b"))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     save_tokenizer(read_pretrained(PretrainedTokenizerSpec(uri=str(tmp_path))), str(tmp_path / "out"))
-    assert load_tokenizer(str(tmp_path / "out")).encode("b a").ids == [6, 5]
+    assert load_tokenizer(str(tmp_path / "out")).encode("b a", add_special_tokens=False).ids == [6, 5]
     assert json.loads((tmp_path / "out/tokenizer_config.json").read_text())["mask_token"] == "[MASK]"
+
+
+BERTS = bert_tokenizer({word: i for i, word in enumerate((*SPECIAL_TOKENS, "a", "b", "##b", "."))}, True, None)
+
+
+def berts_but(**parts: Any) -> Tokenizer:
+    """BERT's tokenizer with other parts."""
+    changed = Tokenizer.from_str(BERTS.to_str())
+    for name, part in parts.items():
+        setattr(changed, name, part)
+    return changed
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        BERTS,
+        berts_but(pre_tokenizer=pre_tokenizers.WhitespaceSplit()),
+        berts_but(normalizer=normalizers.BertNormalizer(clean_text=False)),
+        berts_but(model=models.WordPiece(BERTS.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=2)),
+        berts_but(model=models.BPE(BERTS.get_vocab(), [], unk_token="[UNK]")),
+        berts_but(post_processor=processors.BertProcessing(("[SEP]", 0), ("[CLS]", 1))),
+        berts_but(pre_tokenizer=pre_tokenizers.WhitespaceSplit(), post_processor=processors.ByteLevel()),
+    ],
+    ids=["berts", "blanks", "dirty", "short words", "BPE", "other ids", "no ids"],
+)
+def test_transformers_makes_the_rows_of_any_tokenizer_as_they_are_made_here(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    save_tokenizer(tokenizer, str(tmp_path))
+    read = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in ("a.b abb", "a\u200bb B"):
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        cls, sep = special_ids(tokenizer).cls, special_ids(tokenizer).sep
+        row = read(text, text)
+        assert row["input_ids"] == [cls, *ids, sep, *ids, sep]
+        assert row["token_type_ids"] == [0] * (len(ids) + 2) + [1] * (len(ids) + 1)
 
 
 @pytest.mark.parametrize(
