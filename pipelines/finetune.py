@@ -279,7 +279,8 @@ def _record_seed(parent: RunIdentity, run: SeedTask, result: SeedResult) -> None
     for split, scores in result.scores.items():
         metrics += [(f"{split.replace(' ', '_')}/{name}", result.num_steps, value) for name, value in scores.items()]
     metrics.append(("train/examples_per_second", result.num_steps, result.examples_per_second))
-    tracking.record_child(parent, run.name, f"{run.prepared.name}/{run.seed}", _params_of(run, result), metrics)
+    unit = f"{run.prepared.name}/{run.seed}"
+    tracking.record_child(parent, run.name, unit, _params_of(run, result), metrics, seconds=result.seconds)
 
 
 def _params_of(run: SeedTask, result: SeedResult) -> dict[str, Any]:

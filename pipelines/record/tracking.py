@@ -373,6 +373,7 @@ def record_child(
     params: Mapping[str, Any],
     metrics: Sequence[tuple[str, int, float]],
     tags: Mapping[str, str] | None = None,
+    seconds: float = 0.0,
 ) -> None:
     """Record a finished part of a job as a child of its run; what is on record already is left as it is.
 
@@ -383,6 +384,7 @@ def record_child(
         params: of the part, nested or flat. MLflow lets none of them change.
         metrics: name, step and value; values that are not finite are left out.
         tags: what may change until the job ends. A child that has them is whole; one with others is gone on with.
+        seconds: how long the part took. The child ends when it is recorded, and begins so long before.
     """
     client = mlflow.MlflowClient(tracking_uri=parent.tracking_uri)
     query = f"tags.`mlflow.parentRunId` = '{parent.run_id}' and tags.`{UNIT_TAG}` = '{unit}'"
@@ -391,11 +393,12 @@ def record_child(
     if found and found[0].info.status == "FINISHED" and wanted.items() <= found[0].data.tags.items():
         return
     own_tags = {"mlflow.parentRunId": parent.run_id, UNIT_TAG: unit}
-    run = found[0] if found else client.create_run(parent.experiment_id, run_name=name, tags=own_tags)
+    now_ms = int(time.time() * 1000)
+    start_ms = now_ms - int(seconds * 1000)
+    run = found[0] if found else client.create_run(parent.experiment_id, start_ms, own_tags, name)
     child = RunIdentity(parent.tracking_uri, parent.experiment_id, run.info.run_id)
     log_params(child, {key: value for key, value in flatten(params).items() if key not in run.data.params})
     known = {(key, step) for key in run.data.metrics for step, _ in metric_history(child, key)}
-    now_ms = int(time.time() * 1000)
     values = [
         Metric(key, value, now_ms, step)
         for key, step, value in metrics

@@ -115,7 +115,8 @@ class TrialRecorder:
         name = f"{'final' if trial.is_final else 'trial'} {trial.number:04d}"
         # A tag and no parameter: what failed is tried again by the next attempt, and parameters cannot change.
         tags = {STATE_TAG: trial.state}
-        tracking.record_child(self._run, name, f"trial/{trial.number}", params, self._metrics(trial), tags)
+        seconds = trial.train_seconds + trial.score_seconds
+        tracking.record_child(self._run, name, f"trial/{trial.number}", params, self._metrics(trial), tags, seconds)
         self._recorded.add(trial.number)
 
     def _metrics(self, trial: TrialSummary) -> list[tuple[str, int, float]]:

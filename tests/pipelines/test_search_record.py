@@ -81,6 +81,12 @@ def test_a_trial_that_failed_and_was_tried_again_is_recorded_as_it_ended(
     assert len(history(parent, run, "train/generator_loss")) == 3
 
 
+def test_a_child_lasts_as_long_as_what_it_records(parent: RunIdentity) -> None:
+    record_child(parent, "toys seed 1", "toys/1", {}, [("score", 1, 0.5)], seconds=90.0)
+    (run,) = children(parent)
+    assert run.info.end_time - run.info.start_time >= 90_000
+
+
 def test_a_child_of_an_earlier_version_blocks_no_job(context: SearchContext, parent: RunIdentity) -> None:
     """It has its state among its parameters, which MLflow never lets change, and its process died before its end."""
     client = mlflow.MlflowClient(parent.tracking_uri)
