@@ -174,6 +174,11 @@ class _Raw(io.RawIOBase):
         buffer[: len(data)] = data
         return len(data)
 
+    def readall(self) -> bytes:
+        # Python's own asks for 8 KiB at a time, and each time is a request to the store.
+        with telling(self._uri):
+            return bytes(self._remote.read())
+
     def close(self) -> None:
         if not self.closed:
             self._remote.close()

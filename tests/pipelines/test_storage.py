@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipelines import storage
 from pipelines.errors import StorageError
-from pipelines.storage.remote import as_storage_error
+from pipelines.storage.remote import RemoteInput, as_storage_error, object_store
 from pipelines.storage.wildcards import matcher
 
 
@@ -65,6 +66,39 @@ def test_streams_can_seek(root: str) -> None:
         assert stream.readline() == b"two\n"
         assert stream.tell() == 8
         assert stream.read() == b"three\n"
+
+
+class CountedInput:
+    """A file of a store that knows how often the store was asked."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.num_requests = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def read(self, *size: int) -> bytes:
+        self.num_requests += 1
+        data: bytes = self._file.read(*size)
+        return data
+
+
+def test_a_whole_file_is_asked_for_at_once(bucket: str) -> None:
+    uri = f"{bucket}/whole"
+    storage.write_bytes(uri, bytes(1 << 20))
+    filesystem, key = object_store(uri)
+    counted = CountedInput(filesystem.open_input_file(key))
+    assert RemoteInput(uri, counted).read() == bytes(1 << 20)
+    assert counted.num_requests == 1
+
+
+def test_the_rest_of_a_file_is_what_was_not_read_yet(root: str) -> None:
+    uri = storage.join(root, "x")
+    storage.write_bytes(uri, bytes(range(256)) * (40 << 10))
+    with storage.open_input(uri) as stream:
+        start = stream.read(300)
+        assert start + stream.read() == bytes(range(256)) * (40 << 10)
 
 
 FILES = ("a.txt", "b.jsonl", "sub dir/a.txt", "sub dir/deep/c.txt", "_temporary/d.txt", ".hidden/e.txt")
