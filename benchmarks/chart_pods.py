@@ -180,6 +180,11 @@ class ChartHosts:
         pod.process.wait(timeout=30)
         self._ip("netns", "delete", pod.network)
 
+    def pause(self, name: str, *, is_paused: bool) -> None:
+        """Hold all processes of a pod where they are, or let them go on: connections stay, and nobody answers."""
+        for pid in self._run("ip", "netns", "pids", self.pods[name].network).split():
+            os.kill(int(pid), signal.SIGSTOP if is_paused else signal.SIGCONT)
+
     def restart_ended(self) -> list[str]:
         """Start pods again that have ended, as Kubernetes does, but with new scratch volumes; their names."""
         ended = [pod for pod in self.pods.values() if pod.process.poll() is not None]

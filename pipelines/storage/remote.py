@@ -63,6 +63,8 @@ def _s3(endpoint: str, region: str, secrets: tuple[str, ...]) -> Any:
         request_timeout=_REQUEST_SECONDS,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
         allow_bucket_creation=False,
+        # Or every file, however small, is an upload in parts: three requests, and leftovers where one is cut off.
+        allow_delayed_open=True,
         **options,
     )
 

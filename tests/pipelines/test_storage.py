@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.server
+import logging
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 from pipelines import storage
 from pipelines.errors import StorageError
-from pipelines.storage.remote import RemoteInput, as_storage_error, object_store
+from pipelines.storage.remote import as_storage_error
 from pipelines.storage.wildcards import matcher
 
 
@@ -68,29 +70,33 @@ def test_streams_can_seek(root: str) -> None:
         assert stream.read() == b"three\n"
 
 
-class CountedInput:
-    """A file of a store that knows how often the store was asked."""
+@pytest.fixture
+def requests(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[str]]:
+    """The methods by which a key was asked for so far, as the S3 server logs them."""
+    caplog.set_level(logging.INFO, "werkzeug")
 
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.num_requests = 0
+    def of(key: str) -> list[str]:
+        lines = [record.getMessage() for record in caplog.records if record.name == "werkzeug"]
+        return re.findall(rf"([A-Z]+) /texts/{key}\b", "\n".join(lines))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def read(self, *size: int) -> bytes:
-        self.num_requests += 1
-        data: bytes = self._file.read(*size)
-        return data
+    return of
 
 
-def test_a_whole_file_is_asked_for_at_once(bucket: str) -> None:
-    uri = f"{bucket}/whole"
-    storage.write_bytes(uri, bytes(1 << 20))
-    filesystem, key = object_store(uri)
-    counted = CountedInput(filesystem.open_input_file(key))
-    assert RemoteInput(uri, counted).read() == bytes(1 << 20)
-    assert counted.num_requests == 1
+def test_a_whole_file_is_asked_for_at_once(bucket: str, requests: Callable[[str], list[str]]) -> None:
+    storage.write_bytes(f"{bucket}/whole", bytes(1 << 20))
+    assert storage.read_bytes(f"{bucket}/whole") == bytes(1 << 20)
+    assert requests("whole").count("GET") == 1
+
+
+def test_a_small_file_is_written_by_one_request(bucket: str, requests: Callable[[str], list[str]]) -> None:
+    storage.write_bytes(f"{bucket}/small", b"1")
+    assert requests("small") == ["PUT"]
+
+
+def test_a_large_file_is_uploaded_in_parts(bucket: str, requests: Callable[[str], list[str]]) -> None:
+    storage.write_bytes(f"{bucket}/large", bytes(12 << 20))
+    assert requests("large") == ["POST", "PUT", "PUT", "POST"]
+    assert storage.read_bytes(f"{bucket}/large") == bytes(12 << 20)
 
 
 def test_the_rest_of_a_file_is_what_was_not_read_yet(root: str) -> None:
@@ -193,6 +199,24 @@ def test_a_missing_object_is_told(bucket: str) -> None:
             storage.expand(uri)
         with pytest.raises(StorageError, match="no such file"):
             storage.read_bytes(uri)
+
+
+@pytest.mark.parametrize("after", [{"said": "no"}, {"said": "something far longer than before"}])
+def test_a_document_that_is_replaced_while_it_is_read_comes_whole(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, after: dict[str, str]
+) -> None:
+    uri = f"{bucket}/replaced.json"
+    storage.write_json(uri, {"said": "something"})
+    open_input, left = storage.open_input, [after]
+
+    def opened(uri: str) -> IO[bytes]:
+        stream = open_input(uri)  # has asked for the length
+        if left:
+            storage.write_json(uri, left.pop())
+        return stream
+
+    monkeypatch.setattr(storage, "open_input", opened)
+    assert storage.read_json(uri) == after
 
 
 @pytest.mark.timeout(120)
