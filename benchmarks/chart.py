@@ -27,6 +27,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -53,6 +54,7 @@ def main() -> None:
     if os.geteuid() != 0 or shutil.which("nft") is None:
         raise SystemExit("this needs root, and `nft` of the package nftables")
     is_s3 = options.storage == "s3"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no pod is left
     home = options.home or Path(tempfile.mkdtemp(prefix="electra-chart-"))
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o755)
@@ -100,7 +102,7 @@ def job_spec(texts: Path, sources: str) -> dict[str, Any]:
     """One for two workers, on a text that lies in the folder `texts`, which jobs know as `sources`."""
     spec = made_spec(texts)
     spec["corpus"]["sources"][0]["uris"] = [f"{sources}/text.jsonl"]
-    spec["training"]["num_train_steps"] = 3000
+    spec["training"]["num_train_steps"] = 1200 if sources.startswith("s3://") else 3000
     return {**spec, "name": "chart", "compute": {"num_workers": len(WORKERS)}}
 
 
