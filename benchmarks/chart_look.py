@@ -82,7 +82,7 @@ def _num_parts(uri: str) -> int:
         return 0
     filesystem, key = object_store(uri)
     with filesystem.open_input_file(key) as file:
-        told: Any = file.metadata().get(b"ETag", b"")
+        told: Any = file.metadata().get("ETag", b"")
     return int(told.decode().strip('"').partition("-")[2] or 0)
 
 
