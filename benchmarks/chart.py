@@ -109,7 +109,7 @@ def job_spec(texts: Path, sources: str) -> dict[str, Any]:
 def _troubles(hosts: ChartHosts, plans: Mapping[str, PodPlan], options: argparse.Namespace) -> list[list[Fault]]:
     """What happens to each of the jobs after the first."""
     unplug = Fault(f"{WORKERS[1]} was unplugged", at_step(200), lambda: _unplug(hosts, options.cut_seconds))
-    if options.storage != "s3":
+    if options.storage != "s3" or options.storage_stays:
         return [[unplug]]
     seconds = options.away_seconds
     killed = partial(chart_s3.kill, hosts, plans["s3"], seconds)
@@ -230,6 +230,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--storage", choices=("claim", "s3"), default="claim", help="where everything lies  [claim]")
     parser.add_argument("--swift", type=Path, metavar="DIR", help="folder of Swift's programs  [those on the path]")
     parser.add_argument("--away-seconds", type=float, default=10.0, help="how long the S3 server is away each time")
+    parser.add_argument("--storage-stays", action="store_true", help="the S3 server is never away")
     parser.add_argument("--cut-seconds", type=float, default=30.0, help="how long a worker is unplugged")
     return parser.parse_args()
 
