@@ -201,6 +201,12 @@ def test_a_missing_object_is_told(bucket: str) -> None:
             storage.read_bytes(uri)
 
 
+@pytest.mark.parametrize("size_bytes", [1, 12 << 20])
+def test_a_missing_bucket_is_told_to_who_writes(bucket: str, size_bytes: int) -> None:
+    with pytest.raises(StorageError, match=r"s3://no-such-bucket-here/x: there is no such file"):
+        storage.write_bytes("s3://no-such-bucket-here/x", bytes(size_bytes))
+
+
 @pytest.mark.parametrize("after", [{"said": "no"}, {"said": "something far longer than before"}])
 def test_a_document_that_is_replaced_while_it_is_read_comes_whole(
     bucket: str, monkeypatch: pytest.MonkeyPatch, after: dict[str, str]
