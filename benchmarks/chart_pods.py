@@ -128,7 +128,7 @@ class ChartHosts:
             self.name_host(plan.name)
         address = self._hosts[plan.name]
         network = f"{self._mark}-{plan.name}"
-        port = f"p{address.rpartition('.')[2]}"
+        port = self._port(plan.name)
         self._ip("netns", "add", network)
         self._ip("link", "add", "eth0", "netns", network, "type", "veth", "peer", "name", port, "netns", self._mark)
         self._ip("-n", self._mark, "link", "set", port, "master", "switch", "up")
@@ -178,7 +178,14 @@ class ChartHosts:
             if time.monotonic() > deadline + 30:
                 raise SystemExit(f"waited 30 s for the processes of {name} to die: {pids}")
         pod.process.wait(timeout=30)
+        # First the plug: the kernel takes its time with a network, and who starts again needs the name of the port.
+        self._ip("-n", self._mark, "link", "delete", self._port(name))
         self._ip("netns", "delete", pod.network)
+
+    def pause(self, name: str, *, is_paused: bool) -> None:
+        """Hold all processes of a pod where they are, or let them go on: connections stay, and nobody answers."""
+        for pid in self._run("ip", "netns", "pids", self.pods[name].network).split():
+            os.kill(int(pid), signal.SIGSTOP if is_paused else signal.SIGCONT)
 
     def restart_ended(self) -> list[str]:
         """Start pods again that have ended, as Kubernetes does, but with new scratch volumes; their names."""
@@ -258,8 +265,11 @@ class ChartHosts:
 
     def cut(self, name: str, *, is_cut: bool) -> None:
         """Pull the plug of a pod, or put it back."""
-        port = f"p{self._hosts[name].rpartition('.')[2]}"
-        self._ip("-n", self._mark, "link", "set", port, "down" if is_cut else "up")
+        self._ip("-n", self._mark, "link", "set", self._port(name), "down" if is_cut else "up")
+
+    def _port(self, name: str) -> str:
+        """Of the switch, where a pod is plugged in."""
+        return f"p{self._hosts[name].rpartition('.')[2]}"
 
     def _enter(self, pod: Pod, command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         enter = ["nsenter", "--target", str(pod.process.pid), "--mount", "--net", "--uts", "--", *command]

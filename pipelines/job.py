@@ -232,7 +232,12 @@ class ProgressReporter:
             yield
         finally:
             self._is_handing_over = False
-            written = self._directory.read_progress()
+            try:
+                written = self._directory.read_progress()
+            except (storage.StorageError, ValueError) as error:
+                # How the training ended is what the caller must hear; the report loses a step for it.
+                log.warning("progress_unreadable", extra={"reason": str(error)[:300]})
+                written = None
             if written is not None and written.attempt == self._fields.get("attempt"):
                 # What the other process said of the training stays said.
                 said = written.model_dump(include={"step", "num_train_steps", "tokens", "losses", "evaluation"})

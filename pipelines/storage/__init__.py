@@ -17,10 +17,10 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pipelines.errors import StorageError
@@ -43,6 +43,7 @@ __all__ = [
     "open_output",
     "read_bytes",
     "read_json",
+    "read_parsed",
     "upload_tree",
     "write_bytes",
     "write_json",
@@ -51,6 +52,8 @@ __all__ = [
 _COPY_BYTES = 8 << 20
 _SPOOL_BYTES = 128 << 20
 """Larger uploads wait on the local disk until they are complete."""
+_TORN_READS = 3
+_T = TypeVar("_T")
 
 
 class FoundFile(NamedTuple):
@@ -139,10 +142,30 @@ def read_bytes(uri: str) -> bytes:
         return stream.read()
 
 
+def read_parsed(uri: str, parse: Callable[[bytes], _T]) -> _T:
+    """What `parse` makes of a whole file that others may replace meanwhile.
+
+    From an object store a file is read by two requests, the first of which asks for its length: of one that is replaced
+    between them comes a part, or more than all. What makes no sense is therefore read again.
+
+    Args:
+        uri: of the file.
+        parse: raises ValueError where the bytes make no sense.
+
+    Raises:
+        ValueError: they never made any.
+        StorageError: the file cannot be read.
+    """
+    for _ in range(0 if is_local(uri) else _TORN_READS):
+        with suppress(ValueError):
+            return parse(read_bytes(uri))
+    return parse(read_bytes(uri))
+
+
 def read_json(uri: str) -> dict[str, Any]:
     """A JSON object."""
     try:
-        value = json.loads(read_bytes(uri))
+        value = read_parsed(uri, json.loads)
     except ValueError as error:
         raise StorageError(uri, f"must be JSON, but {error}") from error
     if not isinstance(value, dict):

@@ -115,8 +115,12 @@ class _Held:
         self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join()
-        if (_read(self._uri) or {}).get("token") == self._record["token"]:
-            storage.delete_tree(self._uri)
+        try:
+            if (_read(self._uri) or {}).get("token") == self._record["token"]:
+                storage.delete_tree(self._uri)
+        except storage.StorageError as error:
+            # It goes stale by itself; how the work ended is what the caller must hear.
+            log.warning("lease_left_behind", extra={"uri": self._uri, "reason": error.reason})
 
     def _write(self) -> None:
         storage.write_json(self._uri, self._record | {"heartbeat_at": time.time()})

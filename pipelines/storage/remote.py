@@ -63,6 +63,8 @@ def _s3(endpoint: str, region: str, secrets: tuple[str, ...]) -> Any:
         request_timeout=_REQUEST_SECONDS,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
         allow_bucket_creation=False,
+        # Or every file, however small, is an upload in parts: three requests, and leftovers where one is cut off.
+        allow_delayed_open=True,
         **options,
     )
 
@@ -173,6 +175,11 @@ class _Raw(io.RawIOBase):
             data = self._remote.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+    def readall(self) -> bytes:
+        # Python's own asks for 8 KiB at a time, and each time is a request to the store.
+        with telling(self._uri):
+            return bytes(self._remote.read())
 
     def close(self) -> None:
         if not self.closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -170,11 +171,10 @@ class StoredPredictionFolders:
 
 
 def _read_document(uri: str, model: type[_Model]) -> _Model | None:
-    content = _read(uri)
-    if content is None:
-        return None
     try:
-        return _parsed(content, model)
+        return storage.read_parsed(uri, partial(_parsed, model=model)) if storage.exists(uri) else None
+    except (StorageError, OSError) as error:
+        raise FolderError(str(error)) from error
     except (ValueError, RecursionError) as error:
         log.warning("document_not_understood", uri=uri, error=_fault(error))
         return None

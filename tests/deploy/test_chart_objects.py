@@ -269,3 +269,12 @@ def references(node: Any) -> set[tuple[str, str]]:
             else:
                 found |= references(child)
     return found
+
+
+def test_the_region_of_the_storage_is_told_by_both_names_it_has() -> None:
+    # Arrow reads AWS_REGION; boto3, by which MLflow signs addresses that others may download from, the other alone.
+    settings = ("storage.s3.existingSecret=electra-s3", "storage.s3.region=eu-west-7")
+    pods = pod_templates(rendered("production-gpu", *settings))
+    ray = [name for name in pods if name.startswith("RayCluster/")]
+    for name in ("Deployment/rel-electra-service", "Deployment/rel-electra-mlflow", *ray):
+        assert {environment(pods[name]).get(one) for one in ("AWS_REGION", "AWS_DEFAULT_REGION")} == {"eu-west-7"}, name

@@ -33,6 +33,7 @@ REFUSED: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("minimal", ("storage.claim.create=false",), "the pods' own disks go with the pods"),
     ("minimal", ("storage.uri=s3://b/p",), "jobs lie in one place"),
     ("production-gpu", ("storage.uri=s3://key:secret@bucket/p",), "must not carry a user name or password"),
+    ("production-gpu", ("storage.s3.existingSecret=s3", "storage.s3.region="), "storage.s3.region must be given with"),
     ("production-gpu", ("storage.uri=file:///tmp",), "storage.uri: Does not match pattern"),
     ("minimal", ("mlflow.enabled=false",), "mlflow.external.trackingUri must be given"),
     ("minimal", ('service.extraEnv=[{"name":"S3_PASSWORD","value":"x"}]',), "must come from a Secret"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from pipelines import storage
-from pipelines.errors import ResourceError
+from pipelines.errors import CorpusError, ResourceError
 from pipelines.storage.lease import lease
 
 
@@ -95,3 +96,14 @@ def test_of_many_one_works_and_the_others_find_it_done(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(worked) == 1
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("error", [None, CorpusError("no text")])
+def test_a_lease_that_cannot_be_given_back_hides_nothing(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, error: CorpusError | None
+) -> None:
+    with nullcontext() if error is None else pytest.raises(CorpusError), lease(f"{bucket}/l", "me", never):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        if error is not None:
+            raise error

@@ -67,3 +67,13 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(0.02)
+
+
+def test_a_report_that_cannot_be_read_back_does_not_hide_how_the_training_ended(directory: JobDirectory):
+    driver = ProgressReporter(directory, attempt=1)
+    driver.stage("train")
+    Path(directory.path("progress.json")).write_text("{")
+    with pytest.raises(JobCancelled), driver.handing_over():
+        raise JobCancelled
+    with driver.handing_over():
+        pass

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import http.server
+import logging
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import pytest
 from hypothesis import given
@@ -65,6 +68,43 @@ def test_streams_can_seek(root: str) -> None:
         assert stream.readline() == b"two\n"
         assert stream.tell() == 8
         assert stream.read() == b"three\n"
+
+
+@pytest.fixture
+def requests(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[str]]:
+    """The methods by which a key was asked for so far, as the S3 server logs them."""
+    caplog.set_level(logging.INFO, "werkzeug")
+
+    def of(key: str) -> list[str]:
+        lines = [record.getMessage() for record in caplog.records if record.name == "werkzeug"]
+        return re.findall(rf"([A-Z]+) /texts/{key}\b", "\n".join(lines))
+
+    return of
+
+
+def test_a_whole_file_is_asked_for_at_once(bucket: str, requests: Callable[[str], list[str]]) -> None:
+    storage.write_bytes(f"{bucket}/whole", bytes(1 << 20))
+    assert storage.read_bytes(f"{bucket}/whole") == bytes(1 << 20)
+    assert requests("whole").count("GET") == 1
+
+
+def test_a_small_file_is_written_by_one_request(bucket: str, requests: Callable[[str], list[str]]) -> None:
+    storage.write_bytes(f"{bucket}/small", b"1")
+    assert requests("small") == ["PUT"]
+
+
+def test_a_large_file_is_uploaded_in_parts(bucket: str, requests: Callable[[str], list[str]]) -> None:
+    storage.write_bytes(f"{bucket}/large", bytes(12 << 20))
+    assert requests("large") == ["POST", "PUT", "PUT", "POST"]
+    assert storage.read_bytes(f"{bucket}/large") == bytes(12 << 20)
+
+
+def test_the_rest_of_a_file_is_what_was_not_read_yet(root: str) -> None:
+    uri = storage.join(root, "x")
+    storage.write_bytes(uri, bytes(range(256)) * (40 << 10))
+    with storage.open_input(uri) as stream:
+        start = stream.read(300)
+        assert start + stream.read() == bytes(range(256)) * (40 << 10)
 
 
 FILES = ("a.txt", "b.jsonl", "sub dir/a.txt", "sub dir/deep/c.txt", "_temporary/d.txt", ".hidden/e.txt")
@@ -159,6 +199,30 @@ def test_a_missing_object_is_told(bucket: str) -> None:
             storage.expand(uri)
         with pytest.raises(StorageError, match="no such file"):
             storage.read_bytes(uri)
+
+
+@pytest.mark.parametrize("size_bytes", [1, 12 << 20])
+def test_a_missing_bucket_is_told_to_who_writes(bucket: str, size_bytes: int) -> None:
+    with pytest.raises(StorageError, match=r"s3://no-such-bucket-here/x: there is no such file"):
+        storage.write_bytes("s3://no-such-bucket-here/x", bytes(size_bytes))
+
+
+@pytest.mark.parametrize("after", [{"said": "no"}, {"said": "something far longer than before"}])
+def test_a_document_that_is_replaced_while_it_is_read_comes_whole(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, after: dict[str, str]
+) -> None:
+    uri = f"{bucket}/replaced.json"
+    storage.write_json(uri, {"said": "something"})
+    open_input, left = storage.open_input, [after]
+
+    def opened(uri: str) -> IO[bytes]:
+        stream = open_input(uri)  # has asked for the length
+        if left:
+            storage.write_json(uri, left.pop())
+        return stream
+
+    monkeypatch.setattr(storage, "open_input", opened)
+    assert storage.read_json(uri) == after
 
 
 @pytest.mark.timeout(120)

@@ -89,6 +89,10 @@
 {{- fail "storage.uri must not carry a user name or password: name a Secret by storage.s3.existingSecret" -}}
 {{- end -}}
 
+{{- if and $v.storage.s3.existingSecret (not $v.storage.s3.endpoint) (not $v.storage.s3.region) -}}
+{{- fail "storage.s3.region must be given with storage.s3.existingSecret and no endpoint, got \"\": keys do not tell the bucket's region, and a signature for another one is refused" -}}
+{{- end -}}
+
 {{- if and $v.mlflow.enabled $v.mlflow.external.trackingUri -}}
 {{- fail "mlflow.enabled and mlflow.external.trackingUri exclude one another: set mlflow.enabled=false to use your own server" -}}
 {{- end -}}
