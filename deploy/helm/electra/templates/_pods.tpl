@@ -46,9 +46,6 @@ securityContext:
 {{- if .region }}
 - name: AWS_REGION
   value: {{ .region | quote }}
-# Boto3, by which MLflow signs addresses to download from, reads this one alone.
-- name: AWS_DEFAULT_REGION
-  value: {{ .region | quote }}
 {{- end }}
 {{- if .endpoint }}
 - name: AWS_ENDPOINT_URL_S3
