@@ -53,7 +53,7 @@ class ReadableErrors(TyperGroup):
             lines = [
                 _sentence(str(error)),
                 "Start one here with:  electra up",
-                "or name another with --url or ELECTRA_URL.",
+                f"or name another with {error.named_by}.",
             ]
             code = UNREACHABLE
         except (UnexpectedAnswerError, ClientError) as error:

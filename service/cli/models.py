@@ -20,6 +20,12 @@ _PAGE = 200
 _TIMEOUT_SECONDS = 30.0
 
 
+class RegistryUnreachableError(UnreachableError):
+    """MLflow does not answer, or nobody has said where it is."""
+
+    named_by = "--mlflow-url or MLFLOW_TRACKING_URI"
+
+
 @dataclass(frozen=True)
 class RegisteredVersion:
     """One version of one registered model."""
@@ -46,7 +52,7 @@ def models(
     state = None if mlflow_url else running_stack()
     address = mlflow_url or (state.mlflow_url if state else None)
     if address is None:
-        raise UnreachableError("no MLflow server is named (--mlflow-url or MLFLOW_TRACKING_URI) and no stack runs here")
+        raise RegistryUnreachableError("no MLflow server is named and no stack runs here")
     if urlsplit(address).scheme not in ("http", "https"):
         raise InputError(f"the address of MLflow must start with http:// or https://, got {address!r}")
     found = list_versions(address.rstrip("/"))
@@ -68,7 +74,7 @@ def list_versions(mlflow_url: str) -> list[RegisteredVersion]:
     """Every version of every model, by name and newest first.
 
     Raises:
-        UnreachableError: MLflow does not answer as it should.
+        RegistryUnreachableError: MLflow does not answer as it should.
     """
     is_local = urlsplit(mlflow_url).hostname in ("127.0.0.1", "localhost")
     credentials = (os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD"))
@@ -80,7 +86,7 @@ def list_versions(mlflow_url: str) -> list[RegisteredVersion]:
             registered = _all_pages(http, "registered-models/search", "registered_models")
             versions = _all_pages(http, "model-versions/search", "model_versions")
     except (httpx.HTTPError, ValueError) as error:
-        raise UnreachableError(f"MLflow at {mlflow_url} does not answer as it should: {error}") from error
+        raise RegistryUnreachableError(f"MLflow at {mlflow_url} does not answer as it should: {error}") from error
     aliases: dict[tuple[str, str], list[str]] = {}
     for model in registered:
         for alias in model.get("aliases", []):

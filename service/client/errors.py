@@ -14,6 +14,9 @@ class ClientError(Exception):
 class UnreachableError(ClientError):
     """No answer: nothing listens there, or the connection broke or took too long."""
 
+    named_by = "--url or ELECTRA_URL"
+    """How the command line is told of another address."""
+
 
 class SlowAnswerError(ClientError):
     """The service is there and took the request, and its answer was not waited for any longer."""

@@ -256,5 +256,7 @@ def test_models_are_listed_with_version_alias_and_run() -> None:
 
 def test_models_without_a_server_say_what_to_run() -> None:
     assert run("models").exit_code == 3
-    assert run("models", "--mlflow-url", "http://127.0.0.1:9").exit_code == 3
+    away = run("models", "--mlflow-url", "http://127.0.0.1:9")
+    assert away.exit_code == 3
+    assert "--mlflow-url or MLFLOW_TRACKING_URI" in away.output
     assert run("models", "--mlflow-url", "sqlite:///x").exit_code == 2
