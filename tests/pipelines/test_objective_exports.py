@@ -14,6 +14,7 @@ from training_task import VOCAB_SIZE
 from pipelines.evaluation import evaluate_and_export
 from pipelines.export import ARCHITECTURES
 from pipelines.record.report import plain_example, plot_losses
+from pipelines.tokenizer import SPECIAL_TOKENS
 
 EXPECTED = {
     "electra": {"discriminator", "generator"},
@@ -27,8 +28,9 @@ EXPECTED = {
 
 
 def write_tokenizer(folder: Path) -> None:
-    vocabulary = {f"token{index}": index for index in range(VOCAB_SIZE)}
-    Tokenizer(WordLevel(vocabulary, unk_token="token1")).save(str(folder / "tokenizer.json"))
+    words = [*SPECIAL_TOKENS, *(f"token{index}" for index in range(len(SPECIAL_TOKENS), VOCAB_SIZE))]
+    vocabulary = {word: index for index, word in enumerate(words)}
+    Tokenizer(WordLevel(vocabulary, unk_token="[UNK]")).save(str(folder / "tokenizer.json"))
     (folder / "vocab.txt").write_text("\n".join(vocabulary))
     (folder / "tokenizer_config.json").write_text("{}")
 

@@ -45,7 +45,7 @@ def told(text: str, *overrides: str) -> str:
         # nothing is near at all
         (
             FINETUNE + "task: {type: regression, data: {train: a.csv, x: 1}}",
-            "task.data.x: is not a field here (got 1); the fields here are format, train, validation, test, "
+            "task.data.x: is not a field here (got 1); the fields here are format, delimiter, train, validation, test, "
             "validation_fraction, max_train_examples, max_bad_row_fraction",
         ),
         # a field of another section: the nearest to where it was written
